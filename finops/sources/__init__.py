@@ -1,0 +1,1 @@
+"""Pure parsers: bytes in, records out, one file a source."""

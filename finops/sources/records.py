@@ -1,0 +1,138 @@
+"""What every parser gives: records, rejections and the account of one document.
+
+A parser takes a file and yields plain values; it knows no database, clock, socket or setting.
+Each record carries the line it came from, so that a figure leads back to its evidence.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+SHOWN_VALUE_CHARACTERS = 200
+
+
+class Refused(ValueError):
+    """A document that cannot be read at all; the message names file, line, column and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """One row that was read and could not be taken; kept beside the document with its reason."""
+
+    line: int
+    column: str | None
+    value: str
+    reason: str
+
+    @classmethod
+    def of(cls, line: int, column: str | None, value: object, reason: str) -> Rejection:
+        """A rejection whose value is cut to what a page can show."""
+        text = "" if value is None else str(value)
+        return cls(line, column, text[:SHOWN_VALUE_CHARACTERS], reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRecord:
+    """One line of an invoice export (method §3.3). Amounts are None where the source has none."""
+
+    line: int
+    issuer: str
+    billing_account: str
+    billing_account_name: str | None
+    billing_period_start: datetime
+    billing_period_end: datetime
+    charge_period_start: datetime
+    charge_period_end: datetime
+    category: str
+    currency: str
+    billed_cost: Decimal | None
+    effective_cost: Decimal | None
+    list_cost: Decimal | None = None
+    contracted_cost: Decimal | None = None
+    charge_class: str | None = None
+    description: str | None = None
+    frequency: str | None = None
+    sub_account: str | None = None
+    sub_account_name: str | None = None
+    provider: str | None = None
+    service: str | None = None
+    service_category: str | None = None
+    sku: str | None = None
+    sku_price: str | None = None
+    resource: str | None = None
+    resource_name: str | None = None
+    resource_type: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    gpu_model: str | None = None
+    gpu_count: Decimal | None = None
+    pricing_category: str | None = None
+    pricing_quantity: Decimal | None = None
+    pricing_unit: str | None = None
+    consumed_quantity: Decimal | None = None
+    consumed_unit: str | None = None
+    list_unit_price: Decimal | None = None
+    contracted_unit_price: Decimal | None = None
+    commitment: str | None = None
+    commitment_name: str | None = None
+    commitment_status: str | None = None
+    invoice: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SeriesReadings:
+    """Raw samples of one series: full label set, times in milliseconds, values as float64.
+
+    Prometheus sends float64; the ledger turns a value into an integer only when it is a whole
+    number and refuses it otherwise (method §1), so no sum is ever made in binary floats.
+    """
+
+    metric: str
+    labels: tuple[tuple[str, str], ...]
+    times_ms: array[int]
+    values: array[float]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRecord:
+    """One request's usage as a gateway or application logged it (method §6)."""
+
+    line: int
+    at: datetime
+    model: str
+    labels: tuple[tuple[str, str], ...]
+    request: str | None
+    prompt_tokens: int
+    cached_tokens: int | None
+    generation_tokens: int
+    choices: int
+    quality: str
+
+
+@dataclass(slots=True)
+class Account:
+    """The account of one document while it is read; complete when its records are exhausted."""
+
+    format: str
+    version: str | None = None
+    rows_read: int = 0
+    unknown_columns: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+    incomplete: bool = False
+
+
+Record = ChargeRecord | SeriesReadings | UsageRecord | Rejection
+
+
+@dataclass(slots=True)
+class Parsed:
+    """A parser's answer: the account, and the records to be read once, in the file's order."""
+
+    account: Account
+    records: Iterator[Record]

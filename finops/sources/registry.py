@@ -1,0 +1,43 @@
+"""The one list of sources: which module reads which document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from finops.sources import prometheus, samples
+from finops.sources.files import read_head
+from finops.sources.records import Parsed, Refused
+
+MODULES: Final[tuple[ModuleType, ...]] = (samples, prometheus)
+
+_HINT: Final = (
+    "not a document of a known format; known are {known}. A CSV of another shape needs a saved "
+    "mapping (see `mapping`), then `--as csv:NAME`"
+)
+
+
+def formats() -> tuple[str, ...]:
+    """Every format name a document can be read as."""
+    return tuple(name for module in MODULES for name in module.FORMATS)
+
+
+def detect(path: Path, name: str) -> str:
+    """The format of a document by its content; Refused with a hint when none fits."""
+    head = read_head(path, name)
+    for module in MODULES:
+        found: str | None = module.recognises(head, name)
+        if found is not None:
+            return found
+    raise Refused(f"{name}: {_HINT.format(known=', '.join(formats()))}")
+
+
+def parse(path: Path, name: str, format: str | None = None) -> Parsed:
+    """The records of a document, read as `format` or as what its content shows it to be."""
+    chosen = detect(path, name) if format is None else format
+    for module in MODULES:
+        if chosen in module.FORMATS:
+            parsed: Parsed = module.parse(path, name, chosen)
+            return parsed
+    raise Refused(f"{name}: {chosen} is no known format; known are {', '.join(formats())}")
