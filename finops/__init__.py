@@ -1,0 +1,1 @@
+"""Headroom: a FinOps service for LLM inference: cost per token, and what GPU memory is really used for."""

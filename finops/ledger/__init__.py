@@ -1,0 +1,1 @@
+"""What happened: documents, charges, token hours. Append-only."""

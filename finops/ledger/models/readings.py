@@ -1,0 +1,171 @@
+"""Readings and what was derived from them: tokens per hour and KV cache per hour.
+
+TokenHour and CacheHour rows are append-only: a row derived anew from more readings is posted
+with the next revision, and the highest revision of a (series, hour) is the current one.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from .evidence import Document, Source
+from .fields import NumericField
+
+
+class Target(models.Model):
+    """One scrape target of a source: job and instance. Its row is the lock for deriving."""
+
+    source = models.ForeignKey(Source, models.PROTECT, related_name="targets")
+    job = models.TextField()
+    instance = models.TextField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["source", "job", "instance"], name="target_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job} {self.instance}"
+
+
+class Series(models.Model):
+    """One series: metric and full label set, the replica label taken off (method §2.1)."""
+
+    target = models.ForeignKey(Target, models.PROTECT, related_name="series")
+    metric = models.TextField()
+    role = models.CharField(max_length=40)
+    engine = models.TextField(blank=True)
+    labels = models.JSONField()
+    labels_digest = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["target", "metric", "labels_digest"], name="series_once"
+            )
+        ]
+        indexes = [models.Index(fields=["role"])]
+
+    def __str__(self) -> str:
+        inner = ",".join(f'{k}="{v}"' for k, v in sorted(self.labels.items()))
+        return f"{self.metric}{{{inner}}}"
+
+
+class ReadingBlock(models.Model):
+    """The readings of one series and replica in one hour, as one document gave them."""
+
+    series = models.ForeignKey(Series, models.PROTECT, related_name="blocks")
+    replica = models.TextField(blank=True)
+    hour = models.DateTimeField()
+    document = models.ForeignKey(Document, models.PROTECT, related_name="blocks")
+    first_ms = models.BigIntegerField()
+    last_ms = models.BigIntegerField()
+    readings = models.IntegerField()
+    payload = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["series", "hour", "replica", "document"], name="reading_block_once"
+            ),
+            models.CheckConstraint(condition=Q(readings__gt=0), name="reading_block_not_empty"),
+            models.CheckConstraint(
+                condition=Q(last_ms__gte=F("first_ms")), name="reading_block_in_order"
+            ),
+        ]
+
+
+class TokenHour(models.Model):
+    """Tokens of one counter series in one UTC hour, with what a period's bounds need (§2.6)."""
+
+    series = models.ForeignKey(Series, models.PROTECT, related_name="hours")
+    hour = models.DateTimeField()
+    revision = models.IntegerField()
+    tokens = models.BigIntegerField()
+    readings = models.IntegerField()
+    restarts = models.IntegerField(default=0)
+    hidden_resets = models.IntegerField(default=0)
+    opening_tokens = models.BigIntegerField(default=0)
+    rate_tokens = models.BigIntegerField(default=0)
+    rate_ms = models.BigIntegerField(default=1)
+    usual_ms = models.BigIntegerField(null=True)
+    first_ms = models.BigIntegerField()
+    last_ms = models.BigIntegerField()
+    facts = models.JSONField(default=dict, help_text="Births, restarts, gaps, edges of the hour.")
+    carry = models.JSONField(default=dict, help_text="The counters as they stand after the hour.")
+    posted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["series", "hour", "revision"], name="token_hour_once"),
+            models.CheckConstraint(condition=Q(tokens__gte=0), name="token_hour_not_negative"),
+            models.CheckConstraint(
+                condition=Q(opening_tokens__gte=0), name="token_hour_opening_not_negative"
+            ),
+            models.CheckConstraint(condition=Q(rate_ms__gt=0), name="token_hour_rate_over_time"),
+        ]
+        indexes = [models.Index(fields=["hour"])]
+
+
+class CacheHour(models.Model):
+    """KV cache of one engine in one hour: reserved and active, time-weighted (method §8.3–8.4).
+
+    Amounts are blocks and block-milliseconds (whole numbers); bytes follow from the block size
+    and the model's bytes per token.
+    """
+
+    series = models.ForeignKey(Series, models.PROTECT, related_name="cache_hours")
+    hour = models.DateTimeField()
+    revision = models.IntegerField()
+    blocks = models.BigIntegerField(null=True)
+    block_size = models.IntegerField(null=True)
+    pool_tokens = models.BigIntegerField(null=True)
+    max_model_len = models.BigIntegerField(null=True)
+    observed_ms = models.BigIntegerField()
+    active_block_ms = NumericField(null=True)
+    peak_blocks = models.BigIntegerField(null=True)
+    peak_ms = models.BigIntegerField(null=True)
+    peak_running = models.BigIntegerField(null=True)
+    peak_waiting = models.BigIntegerField(null=True)
+    stale_ms = models.BigIntegerField(default=0)
+    levels_ms = models.JSONField(default=dict, help_text="Milliseconds at each 0.5 % of use.")
+    configuration = models.JSONField(default=dict)
+    posted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["series", "hour", "revision"], name="cache_hour_once"),
+            models.CheckConstraint(condition=Q(observed_ms__gte=0), name="cache_hour_observed"),
+        ]
+        indexes = [models.Index(fields=["hour"])]
+
+
+class UsageHour(models.Model):
+    """Usage records of one document summed by hour and label set; delivered tokens (§6)."""
+
+    QUALITIES = [(q, q) for q in ("measured", "re-tokenised", "estimated")]
+
+    document = models.ForeignKey(Document, models.PROTECT, related_name="usage_hours")
+    source = models.ForeignKey(Source, models.PROTECT, related_name="usage_hours")
+    hour = models.DateTimeField()
+    labels = models.JSONField()
+    labels_digest = models.CharField(max_length=64)
+    prompt_tokens = models.BigIntegerField(help_text="Prompt once for each request.")
+    engine_prompt_tokens = models.BigIntegerField(help_text="Prompt once for each choice.")
+    cached_tokens = models.BigIntegerField(null=True)
+    generation_tokens = models.BigIntegerField()
+    requests = models.BigIntegerField()
+    quality = models.CharField(max_length=20, choices=QUALITIES)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["document", "labels_digest", "hour", "quality"], name="usage_hour_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(prompt_tokens__gte=0) & Q(generation_tokens__gte=0),
+                name="usage_hour_not_negative",
+            ),
+        ]
+        indexes = [models.Index(fields=["hour"])]
