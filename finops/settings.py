@@ -1,0 +1,166 @@
+"""Django's settings. Everything that differs between installations comes from the environment.
+
+docs/operations.md lists the variables; `finops/environment.py` checks them.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from finops import embedded, environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA = environment.data_folder(BASE_DIR / "data")
+
+ORGANISATION = environment.text("HEADROOM_ORGANISATION", "Your organisation")
+ORGANISATION_ZONE = environment.organisation_zone(environment.text("HEADROOM_TIME_ZONE", "UTC"))
+HOST = environment.text("HEADROOM_HOST", "127.0.0.1")
+PORT = environment.whole_number("HEADROOM_PORT", 8000, least=1, most=65535)
+URL = environment.text("HEADROOM_URL").rstrip("/")  # what people type, for links in mails
+
+DEBUG = environment.flag("HEADROOM_DEBUG")
+SECRET_KEY = environment.secret_key(DATA)
+ALLOWED_HOSTS = environment.listed("ALLOWED_HOSTS") or [
+    "localhost",
+    "127.0.0.1",
+    "[::1]",
+    *([HOST] if HOST not in {"0.0.0.0", "::"} else []),  # noqa: S104 - compared, not bound
+    *([urlsplit(URL).hostname or ""] if URL else []),
+]
+
+INSTALLED_APPS = [
+    "whitenoise.runserver_nostatic",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django_celery_beat",
+    "csp",
+    "finops.trail",
+    "finops.ledger",
+    "reports",
+    "finops",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "finops.ledger.which.LedgerMiddleware",
+]
+
+ROOT_URLCONF = "finops.urls"
+WSGI_APPLICATION = "finops.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Two databases on one server: the organisation's own ledger, and the sample organisation's, so
+# that invented figures can never stand beside real ones. `finops.ledger.which` chooses.
+DATABASE_URL = environment.text("DATABASE_URL") or embedded.database_url(DATA)
+DATABASES = {
+    "default": environment.database(DATABASE_URL),
+    "sample": environment.database(DATABASE_URL, suffix="_sample"),
+}
+DATABASE_ROUTERS = ["finops.ledger.which.LedgerRouter"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = environment.text("REDIS_URL") or embedded.broker_url(DATA)
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-gb"
+USE_I18N = False
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = Path(environment.text("HEADROOM_STATIC", str(DATA / "static")))
+_collected = (STATIC_ROOT / "staticfiles.json").exists()
+WHITENOISE_USE_FINDERS = not _collected
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _collected
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+MEDIA_ROOT = DATA / "files"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20
+FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20  # larger uploads go to a temporary file
+
+# Security. HEADROOM_HTTPS=1 behind a TLS proxy is the production setting.
+HTTPS = environment.flag("HEADROOM_HTTPS") or URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 3600
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # the container's own health check speaks plain HTTP
+SECURE_HSTS_SECONDS = environment.whole_number("HEADROOM_HSTS_SECONDS", 3600) if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = (
+    ("HTTP_X_FORWARDED_PROTO", "https") if environment.flag("HEADROOM_BEHIND_PROXY") else None
+)
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CSRF_TRUSTED_ORIGINS = [URL] if HTTPS and URL else []
+# The organisation's other hosts are not ours to bind: no includeSubDomains, no preload list.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+# Files people hand over: looked into daily, each file read once (its bytes are kept).
+INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICES", str(DATA / "invoices")))
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": environment.text("HEADROOM_LOG_LEVEL", "WARNING")},
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Headroom's commands. With no DATABASE_URL a command brings the embedded database along."""
+
+import os
+import signal
+import sys
+
+# These neither need a database nor should wait for one.
+WITHOUT_DATABASE = {
+    "help", "version", "--help", "-h", "--version", "collectstatic", "makemessages", "startapp",
+    "up", "diffsettings", "findstatic",
+}  # fmt: skip
+
+
+def main() -> None:
+    """Runs the command named on the command line."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
+    # Without a handler SIGTERM would end the process before the embedded database is given back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    wants_help = bool({"-h", "--help"} & set(sys.argv[2:]))
+    command = sys.argv[1] if len(sys.argv) > 1 else "help"
+    if command not in WITHOUT_DATABASE and not wants_help and not os.environ.get("DATABASE_URL"):
+        from finops import embedded
+
+        try:
+            embedded.ensure_database()
+        except embedded.CannotStart as error:
+            if "--json" in sys.argv:
+                import json
+
+                print(json.dumps({"ok": False, "error": str(error)}))
+            print(error, file=sys.stderr)
+            sys.exit(2)
+    from django.core.management import execute_from_command_line
+
+    import finops.celery  # noqa: F401 - makes it the application that commands send tasks to
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What was said: reports, seals and annotations, made from the facts of the ledger."""

@@ -1,0 +1,1 @@
+"""Tests, one folder per layer; real PostgreSQL, Valkey and files, nothing of ours replaced."""

@@ -1,0 +1,32 @@
+"""What all tests share: a real PostgreSQL of their own, and on request a real Valkey.
+
+The servers live in a temporary data folder with fsync off; nothing need run beforehand. With
+DATABASE_URL set, the tests use that server instead.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from finops import embedded
+from tests.settings import TEMPORARY
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> None:
+    """Starts PostgreSQL for the first test that needs a database."""
+    if not os.environ.get("DATABASE_URL"):
+        embedded.ensure_database(TEMPORARY)
+
+
+@pytest.fixture(scope="session")
+def broker() -> str:
+    """The URL of a running Valkey."""
+    return os.environ.get("REDIS_URL") or embedded.ensure_broker(TEMPORARY)
+
+
+def pytest_unconfigure() -> None:
+    """Stops the servers and removes their files."""
+    embedded.release_all()
+    shutil.rmtree(TEMPORARY, ignore_errors=True)

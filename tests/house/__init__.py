@@ -1,0 +1,1 @@
+"""The house itself: start, stop, crash, settings, layers."""
