@@ -52,6 +52,16 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     return Parsed(account, _records(account, _documents(path, name), name))
 
 
+def readings(answer: Any, account: Account, name: str) -> Iterator[_Record]:
+    """The records of one answer that a collector asked for itself, so known to be raw samples.
+
+    As `parse`, but without the look for stepped values: readings that were loaded from a file may
+    rightly share their times.
+    """
+    for index, row in enumerate(_rows(answer, account, name), 1):
+        yield from _series(row, index, account)
+
+
 def _documents(path: Path, name: str) -> Iterator[Any]:
     """The JSON values of a file: one that fills it, or one a line."""
     with open_plain(path, name) as stream:
@@ -104,7 +114,9 @@ def _records(account: Account, documents: Iterable[Any], name: str) -> Iterator[
     index = 0
     for document in documents:
         for answer in _answers(document):
-            for row in _rows(answer, account, name):
+            rows = _rows(answer, account, name)
+            _refuse_stepped(rows, name)
+            for row in rows:
                 index += 1
                 yield from _series(row, index, account)
 
@@ -119,7 +131,7 @@ def _answers(document: Any) -> Iterable[Any]:
 
 
 def _rows(answer: Any, account: Account, name: str) -> list[Any]:
-    """The series of one answer, its warnings noted; Refused for a failure or stepped values."""
+    """The series of one answer, its warnings noted; Refused for a failure."""
     if not isinstance(answer, dict):
         raise Refused(f"{name}: an answer must be a JSON object, this is {_shown(answer)}")
     if "metric" in answer:
@@ -133,7 +145,6 @@ def _rows(answer: Any, account: Account, name: str) -> list[Any]:
     kind = data.get("resultType", "matrix") if isinstance(data, dict) else None
     if kind not in ("matrix", "vector") or not isinstance(rows, list):
         raise Refused(f"{name}: resultType {_shown(kind)} holds no samples; a matrix is needed")
-    _refuse_stepped(rows, name)
     return rows
 
 
