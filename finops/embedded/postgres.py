@@ -22,7 +22,7 @@ from finops.embedded.places import (
     private_folder,
     runnable,
 )
-from finops.embedded.server import Server, lives
+from finops.embedded.server import Server, as_account, lives
 
 USER = DATABASE = "headroom"
 OLDEST_MAJOR = 15
@@ -153,14 +153,12 @@ class Postgres(Server):
 
     def _initdb(self, folder: Path, locale: list[str]) -> str:
         assert self._bin is not None
-        account = self.place.account
-        other = account.uid != os.geteuid()
         done = subprocess.run(
             [str(self._bin / "initdb"), "-D", str(folder), "-U", USER, "-A", "peer", "-E", "UTF8",
              "--no-sync", *locale],
             cwd="/", env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/bin:/bin")},
             capture_output=True, text=True, check=False,
-            **({"user": account.uid, "group": account.gid, "extra_groups": []} if other else {}),
+            **as_account(self.place.account),
         )  # fmt: skip
         return "" if done.returncode == 0 else (done.stderr.strip() or f"exit {done.returncode}")
 

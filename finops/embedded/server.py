@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 from finops.embedded.places import Account, CannotStart, Place
 
@@ -182,19 +183,25 @@ class Server:
         return 0
 
 
-def run_as(account: Account, command: list[str], output: object) -> subprocess.Popen[bytes]:
+def run_as(account: Account, command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Starts a program as the account, in a session of its own (Ctrl-C is for us to handle)."""
-    other = account.uid != os.geteuid()
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=output,  # type: ignore[arg-type]
+        stdout=output,
         stderr=subprocess.STDOUT,
         cwd="/",
         env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/bin:/bin")},
         start_new_session=True,
-        **({"user": account.uid, "group": account.gid, "extra_groups": []} if other else {}),
+        **as_account(account),
     )
+
+
+def as_account(account: Account) -> dict[str, Any]:
+    """The arguments that make subprocess run a program as the account."""
+    if account.uid == os.geteuid():
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 def lives(pid: int, words: str) -> bool:
