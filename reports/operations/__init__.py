@@ -1,0 +1,1 @@
+"""Writing: closing, approving and sealing reports, annotations, dispositions, uploads."""

@@ -1,0 +1,1 @@
+"""Reading: reports as they stand, annotations, uploads."""

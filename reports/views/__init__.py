@@ -1,0 +1,1 @@
+"""The pages. A view translates, calls one function, and translates back."""
