@@ -12,7 +12,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from finops.sources.records import Refused
 
@@ -47,7 +47,7 @@ class _Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int:
         try:
             chunk = self._plain.read(len(buffer))
         except EOFError:

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from finops.sources import prometheus, samples
+from finops.sources import focus, prometheus, samples
 from finops.sources.files import read_head
 from finops.sources.records import Parsed, Refused
 
-MODULES: Final[tuple[ModuleType, ...]] = (samples, prometheus)
+MODULES: Final[tuple[ModuleType, ...]] = (samples, prometheus, focus)
 
 _HINT: Final = (
     "not a document of a known format; known are {known}. A CSV of another shape needs a saved "

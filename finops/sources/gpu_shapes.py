@@ -1,0 +1,236 @@
+"""Which GPUs a charge line is for: instance shapes, part numbers and words of descriptions.
+
+The shapes are dated, sourced data (`data/gpu_shapes.csv`); counts may be fractions of a GPU. A line
+that looks like GPU time and matches nothing is called `unrecognised`, for a person to look at.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Final
+
+UNRECOGNISED: Final = "unrecognised"
+
+_DATA: Final = Path(__file__).parent / "data"
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One instance shape. `memory_bytes` is per GPU (of a fraction: the slice), None if unknown.
+
+    `memory_kind` tells `api` figures (what the provider's interface reports) from `nominal` ones
+    (the gigabytes it is sold with).
+    """
+
+    provider: str
+    instance_type: str
+    gpu_model: str
+    gpu_count: Decimal
+    memory_bytes: int | None
+    memory_kind: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a line says of its GPUs; each part is None where the line does not say it."""
+
+    instance_type: str | None
+    model: str | None
+    count: Decimal | None
+
+
+_SIZE: Final = r"(?:\d*xlarge|large|medium|small|micro|nano|metal(?:-\d+xl)?)"
+_EC2: Final = re.compile(rf"(?<![\w.-])(?:ml\.)?([a-z][a-z0-9-]*\.{_SIZE})(?![A-Za-z0-9])", re.I)
+_EC2_GPU: Final = re.compile(rf"(?:p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.{_SIZE}", re.I)
+_AZURE: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:Standard_)?(N[CDV]\d+[a-z]*(?:[_ ](?:[A-Z]+\d+X?))?[_ ]v\d+)(?![A-Za-z0-9])"
+)
+_GCP: Final = re.compile(
+    r"(?<![\w.-])((?:a\d+x?-(?:high|mega|ultra|max|edge)gpu-\d+g)|(?:g[24]-standard-\d+))(?![\w-])",
+    re.I,
+)
+_OCI: Final = re.compile(r"(?<![\w.-])((?:BM|VM)\.GPU[\w.-]*\w)", re.I)
+_PART: Final = re.compile(r"(?<![\w-])(B\d{5,6})(?![\w-])")
+
+# Longest first: GB200 before B200, A10G before A10, L40S before L4.
+_SURE: Final = [
+    "GB300",
+    "GB200",
+    "B300",
+    "B200",
+    "H200",
+    "H100",
+    "A100",
+    "A10G",
+    "L40S",
+    "MI300X",
+    "MI325X",
+    "MI355X",
+    "MI250X",
+    "V100",
+    "P100",
+]
+_SHORT: Final = [
+    "L40",
+    "L4",
+    "T4G",
+    "T4",
+    "A10",
+    "A40",
+    "A30",
+    "A16",
+    "A2",
+    "P4",
+    "P40",
+    "K80",
+    "H20",
+    "H800",
+    "A800",
+]
+_WORDY: Final = {
+    "RTX PRO 6000": r"RTX\s+PRO\s+6000|RTX\s+6000\s+96\s?GB",
+    "RTX PRO 4500": r"RTX\s+PRO\s+4500",
+    "RTX 6000 Ada": r"RTX\s+6000\s+Ada",
+    "RTX A6000": r"(?:RTX\s+)?A6000",
+    "RTX 4090": r"RTX\s+4090",
+    "RTX 5090": r"RTX\s+5090",
+}
+_WORD_MODELS: Final = tuple((name, re.compile(rf"\b(?:{p})\b", re.I)) for name, p in _WORDY.items())
+_SURE_MODEL: Final = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(_SURE)})(?![A-Za-z0-9])", re.I)
+_SHORT_MODEL: Final = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(_SHORT)})(?![A-Za-z0-9])")
+_LOOKS_GPU: Final = re.compile(r"\b(GPUs?|NVIDIA|Tesla|Instinct|Trainium\d?|Inferentia\d?)\b", re.I)
+_NO_GPU: Final = re.compile(r"\b(?:non|no|without)[ -]+GPUs?\b", re.I)
+_GPU_WORD: Final = re.compile(r"\bGPUs?\b", re.I)
+_TIMES: Final = re.compile(r"(?<![\d.])(\d{1,3})\s?[x×]\s?(?=[A-Z])|\bx\s?(\d{1,3})\b", re.I)
+_HOST_PARTS: Final = {"a2": "A100", "a3": "H100", "a3plus": "H100", "a4": "B200", "g2": "L4"}
+_HOST_PART: Final = re.compile(r"\b(A2|A3|A3Plus|A4|G2)\s+Instance\s+(?:Core|Ram)\b", re.I)
+# Billed hours of a machine; what else names its type (EBS-optimised, credits) is not GPU time.
+_MACHINE_HOURS: Final = re.compile(
+    r"(?:^|-)(?:BoxUsage|SpotUsage|HostBoxUsage|HostUsage|DedicatedUsage|UnusedDed|UnusedBox|"
+    r"HeavyUsage|Reservation|DedicatedRes|UnusedReservation|Host|Train|Notebk|Tsform)"
+    r"(?:\.[\w-]+)?:",
+    re.I,
+)
+
+
+@cache
+def catalogue() -> tuple[Shape, ...]:
+    """Every shape of the data file, in its order."""
+    with (_DATA / "gpu_shapes.csv").open(encoding="utf-8", newline="") as stream:
+        return tuple(
+            Shape(
+                row["provider"],
+                row["shape"],
+                row["gpu_model"],
+                Decimal(row["gpu_count"]),
+                int(row["memory_mib_per_gpu"]) * _MIB if row["memory_mib_per_gpu"] else None,
+                row["memory_kind"],
+                row["source"],
+                row["as_of"],
+            )
+            for row in csv.DictReader(stream)
+        )
+
+
+@cache
+def _shapes() -> dict[str, Shape]:
+    return {shape.instance_type.lower(): shape for shape in catalogue()}
+
+
+@cache
+def _parts() -> dict[str, str]:
+    with (_DATA / "gpu_parts.csv").open(encoding="utf-8", newline="") as stream:
+        return {row["part"]: row["gpu_model"] for row in csv.DictReader(stream)}
+
+
+def _names(text: str) -> Iterable[str]:
+    """Everything in the text that is written like an instance type, providers' own spelling."""
+    for pattern in (_EC2, _GCP, _OCI):
+        yield from (found.group(1) for found in pattern.finditer(text))
+    yield from (found.group(1).replace(" ", "_") for found in _AZURE.finditer(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_of(text: str) -> Shape | None:
+    """The shape a text names as a whole word, as `EUW1-BoxUsage:p5.48xlarge` does; else None."""
+    shapes = _shapes()
+    return next((shapes[name.lower()] for name in _names(text) if name.lower() in shapes), None)
+
+
+@lru_cache(maxsize=1 << 16)
+def instance_type_of(text: str) -> str | None:
+    """The first instance type written in a text, with or without GPUs; None when there is none."""
+    shape = shape_of(text)
+    return shape.instance_type if shape else next(iter(_names(text)), None)
+
+
+@lru_cache(maxsize=1 << 16)
+def _words(text: str) -> Gpu | None:
+    """What the words of a description say: a model, and a count when they tell one.
+
+    The cores and memory of a GPU machine, billed beside its GPUs, belong to the model with no GPU
+    of their own, so that GPU-hours are not counted twice.
+    """
+    host = _HOST_PART.search(text)
+    if host:
+        return Gpu(None, _HOST_PARTS[host.group(1).lower()], Decimal(0))
+    looks = bool(_LOOKS_GPU.search(_NO_GPU.sub("", text)))
+    model = _model(text, looks)
+    names_machine = any(map(_is_gpu_name, _names(text)))
+    if model is None and not looks and not names_machine:
+        return None
+    if model is None:
+        return Gpu(None, UNRECOGNISED, None)
+    times = _TIMES.search(text)
+    if times:
+        return Gpu(None, model, Decimal(times.group(1) or times.group(2)))
+    by_the_gpu = _GPU_WORD.search(text) and not names_machine
+    return Gpu(None, model, Decimal(1) if by_the_gpu else None)
+
+
+def _model(text: str, looks: bool) -> str | None:
+    for name, pattern in _WORD_MODELS:
+        if pattern.search(text):
+            return name
+    found = _SURE_MODEL.search(text) or (_SHORT_MODEL.search(text) if looks else None)
+    return found.group(1).upper() if found else None
+
+
+def _is_gpu_name(name: str) -> bool:
+    return bool(_EC2_GPU.fullmatch(name) or not _EC2.fullmatch(name))
+
+
+def gpu_of(
+    instance_type: str | None,
+    usage_type: str | None,
+    texts: Iterable[str | None],
+    parts: Iterable[str | None] = (),
+) -> Gpu | None:
+    """The GPUs of a charge line, or None when nothing in it looks like GPU time.
+
+    `instance_type` is what the line states; `usage_type` AWS's meter (`BoxUsage:…`); `texts` the
+    descriptions in falling order of trust; `parts` where part numbers stand. A usage type that is
+    not machine hours (`EBSOptimized:p3.2xlarge`) is no GPU time, whatever machine it names.
+    """
+    if usage_type and ":" in usage_type and not _MACHINE_HOURS.search(usage_type):
+        return None
+    stated = [text for text in (instance_type, usage_type, *texts) if text]
+    for text in stated:
+        shape = shape_of(text)
+        if shape:
+            return Gpu(shape.instance_type, shape.gpu_model, shape.gpu_count)
+    for text in filter(None, parts):
+        found = _PART.search(text)
+        if found and found.group(1) in _parts():
+            return Gpu(None, _parts()[found.group(1)], Decimal(1))
+    said = [gpu for gpu in map(_words, stated) if gpu]
+    return next((gpu for gpu in said if gpu.model != UNRECOGNISED), said[0] if said else None)
