@@ -1,0 +1,42 @@
+"""`ingest PATH…`: takes in invoices, readings and usage records from files, folders and URLs."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils import timezone
+
+from finops.ledger.cli import CannotRun
+from finops.ledger.cli import Command as Base
+from finops.ledger.operations.ingest import ingest, is_fine
+from finops.ledger.operations.inputs import NotFound, find
+
+
+class Command(Base):
+    """Prints an account of each document; exit 1 when a document or a row was not taken."""
+
+    help = "Take in invoice exports, Prometheus answers and usage records."
+    writes = True
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("paths", nargs="+", metavar="PATH", help="file, folder, glob or URL")
+        parser.add_argument("--as", dest="format", help="the format, when content cannot tell")
+        parser.add_argument("--source", default="files", help="name of the readings' source")
+        parser.add_argument("--by", default=None, help="who hands the documents over")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        found = find(options["paths"])
+        if all(isinstance(one, NotFound) for one in found):
+            raise CannotRun("; ".join(str(one) for one in found))
+        documents = ingest(
+            options["paths"],
+            by=options["by"] or getpass.getuser(),
+            at=timezone.now(),
+            format=options["format"],
+            source=options["source"],
+            progress=self.progress,
+        )
+        fine = is_fine(documents)
+        return {"documents": documents, "ok": fine}, fine

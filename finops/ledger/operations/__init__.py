@@ -1,0 +1,1 @@
+"""Writing to the ledger: each operation posts facts and never changes one."""

@@ -1,0 +1,389 @@
+"""Posting charges: the invoice exports of one delivery, in one transaction (method §3.1–3.3).
+
+Rows go in by COPY in batches, so that an export of any length needs constant memory. A document
+that cannot be read to its end is taken back whole; the delivery's other documents go on. Foreign
+keys are checked at the end of the transaction: charges come before the snapshot and the document
+that they point to, whose counts are known only when all rows have been read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+import psycopg
+from django.db import DatabaseError, connections, transaction
+
+from finops.core.amounts import FourAmounts, Money
+from finops.ledger.models import (
+    Delivery,
+    Document,
+    RejectedRow,
+    Snapshot,
+    SnapshotDocument,
+)
+from finops.ledger.models.charges import CATEGORIES
+from finops.ledger.operations.documents import Kept
+from finops.ledger.operations.locks import lock
+from finops.ledger.operations.snapshots import settle
+from finops.ledger.which import atomic, ledger_name
+from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+
+BATCH_ROWS = 5000
+LONGEST_NAME_CHARACTERS = 400
+LONGEST_CURRENCY_CHARACTERS = 40
+HALF_A_MONTH = timedelta(days=15)
+
+TEXTS = (
+    "billing_account_name",
+    "sub_account",
+    "sub_account_name",
+    "provider",
+    "service",
+    "service_category",
+    "sku",
+    "sku_price",
+    "resource",
+    "resource_name",
+    "resource_type",
+    "region",
+    "instance_type",
+    "gpu_model",
+    "description",
+    "frequency",
+    "pricing_category",
+    "pricing_unit",
+    "consumed_unit",
+    "commitment",
+    "commitment_name",
+    "commitment_status",
+    "invoice",
+    "charge_class",
+)
+NUMBERS = (
+    "billed_cost",
+    "effective_cost",
+    "list_cost",
+    "contracted_cost",
+    "gpu_count",
+    "pricing_quantity",
+    "consumed_quantity",
+    "list_unit_price",
+    "contracted_unit_price",
+)
+COLUMNS = (
+    "snapshot_id",
+    "document_id",
+    "line",
+    "charge_start",
+    "charge_end",
+    "billing_period_start",
+    "billing_period_end",
+    "category",
+    "currency",
+    *NUMBERS,
+    *TEXTS,
+    "tags",
+)
+COPY = f"COPY ledger_charge ({', '.join(COLUMNS)}) FROM STDIN"
+_PLACE = attrgetter(
+    "line",
+    "charge_period_start",
+    "charge_period_end",
+    "billing_period_start",
+    "billing_period_end",
+    "category",
+    "currency",
+)
+_NUMBERS = attrgetter(*NUMBERS)
+_TEXTS = attrgetter(*TEXTS)
+
+Scope = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One document of a delivery: its bytes in the store and how to read it."""
+
+    kept: Kept
+    format: str
+    parsed: Parsed
+
+
+@dataclass(slots=True)
+class _Lines:
+    """What a snapshot holds so far."""
+
+    snapshot_id: int
+    start: datetime
+    end: datetime
+    charges: int = 0
+    documents: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What one document gave so far."""
+
+    charges: int = 0
+    rejected: int = 0
+    total: Money = field(default_factory=Money)
+    gpu: Money = field(default_factory=Money)
+    lines: dict[Scope, _Lines] = field(default_factory=dict)
+
+
+def post_charges(
+    offered: Iterable[Offered], *, by: str, at: datetime, origin: str, digests: Sequence[str]
+) -> dict[str, Document | Refused | None]:
+    """Posts the documents of one delivery; by digest the new Document, or why it was refused.
+
+    None stands for a document the ledger already holds. Only a failure of the database itself
+    raises, and then nothing of the delivery is kept (method §3.1, §3.2).
+    """
+    outcome: dict[str, Document | Refused | None] = {}
+    scopes: dict[Scope, _Lines] = {}
+    with atomic():
+        for sha256 in sorted(digests):
+            lock("document", sha256)
+        known = set(Document.objects.filter(pk__in=digests).values_list("pk", flat=True))
+        for one in offered:
+            sha256 = one.kept.sha256
+            outcome[sha256] = None if sha256 in known else _try(one, scopes, by=by, at=at)
+        if scopes:
+            _deliver(scopes, by=by, at=at, origin=origin)
+    return outcome
+
+
+def _try(one: Offered, scopes: dict[Scope, _Lines], *, by: str, at: datetime) -> Document | Refused:
+    """One document behind a savepoint, so that refusing it leaves nothing of it."""
+    connection = connections[ledger_name()]
+    try:
+        with transaction.atomic(using=ledger_name()), connection.wrap_database_errors:
+            sums = _Sums()
+            _post_rows(one, scopes, sums)
+            document = document_of(one.kept, one.format, one.parsed.account, by=by, at=at)
+            _fill(document, sums)
+            document.save(force_insert=True)
+    except Refused as refused:
+        return refused
+    except DatabaseError as error:
+        if not isinstance(error.__cause__, psycopg.DataError | psycopg.IntegrityError):
+            raise
+        return Refused(f"{one.kept.name}: {' '.join(str(error).split())[:500]}")
+    _take_over(scopes, sums.lines, one.kept.sha256)
+    return document
+
+
+def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datetime) -> Document:
+    """The row of a document that has been read, its counts of postings still zero."""
+    return Document(
+        sha256=kept.sha256,
+        size_bytes=kept.size_bytes,
+        name=storable(kept.name),
+        origin=storable(kept.origin),
+        format=format,
+        version=account.version or "",
+        rows_read=account.rows_read,
+        account={
+            "unknown_columns": list(account.unknown_columns),
+            "missing_columns": list(account.missing_columns),
+            "warnings": list(account.warnings),
+            "incomplete": account.incomplete,
+        },
+        received_at=at,
+        received_by=by,
+    )
+
+
+def _fill(document: Document, sums: _Sums) -> None:
+    """The counts and control totals of a read document; every row must be accounted for."""
+    if document.rows_read != sums.charges + sums.rejected:
+        raise Refused(
+            f"{document.name}: {document.rows_read} rows were read, but {sums.charges} charges and "
+            f"{sums.rejected} rejections came of them"
+        )
+    document.charges, document.rows_rejected = sums.charges, sums.rejected
+    document.account["totals"] = sums.total.as_json()
+    document.account["gpu_totals"] = sums.gpu.as_json()
+
+
+def _post_rows(one: Offered, scopes: dict[Scope, _Lines], sums: _Sums) -> None:
+    for batch in _batches(one.parsed.records):
+        rows: list[tuple[Any, ...]] = []
+        rejections: list[Rejection] = []
+        for record in batch:
+            rejection = _fault(record)
+            if rejection is not None:
+                rejections.append(rejection)
+            elif isinstance(record, ChargeRecord):
+                snapshot_id = _count(record, scopes, sums)
+                rows.append(_row(record, snapshot_id, one.kept.sha256))
+        _copy(rows)
+        sums.rejected += len(rejections)
+        keep_rejections(one.kept.sha256, rejections)
+
+
+def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
+    while batch := list(islice(records, BATCH_ROWS)):
+        yield batch
+
+
+def _fault(record: object) -> Rejection | None:
+    """Why a record cannot be a charge; the table's own constraints say the same."""
+    if isinstance(record, Rejection):
+        return record
+    if not isinstance(record, ChargeRecord):
+        raise Refused(f"charges and {type(record).__name__} in one document")
+    if record.category not in CATEGORIES:
+        return _reject(record, "ChargeCategory", record.category, "not a charge category")
+    if not 0 < len(record.currency) <= LONGEST_CURRENCY_CHARACTERS:
+        return _reject(record, "BillingCurrency", record.currency, "not a currency")
+    if record.charge_period_end < record.charge_period_start:
+        ends = record.charge_period_end.isoformat()
+        return _reject(record, "ChargePeriodEnd", ends, "the charge ends before it starts")
+    for column, name in (("issuer", record.issuer), ("billing account", record.billing_account)):
+        if len(name) > LONGEST_NAME_CHARACTERS:
+            return _reject(record, column, name, f"over {LONGEST_NAME_CHARACTERS} characters long")
+    return None
+
+
+def _reject(record: ChargeRecord, column: str, value: str, reason: str) -> Rejection:
+    return Rejection.of(record.line, column, value, reason)
+
+
+def _count(record: ChargeRecord, scopes: dict[Scope, _Lines], sums: _Sums) -> int:
+    """Adds a charge to the document's sums; returns the snapshot it belongs to."""
+    amounts: FourAmounts = (
+        record.billed_cost,
+        record.effective_cost,
+        record.list_cost,
+        record.contracted_cost,
+    )
+    sums.charges += 1
+    sums.total.add(record.currency, amounts)
+    if record.gpu_model is not None:
+        sums.gpu.add(record.currency, amounts)
+    scope = (storable(record.issuer), storable(record.billing_account), billing_month(record))
+    lines = sums.lines.get(scope)
+    if lines is None:
+        begun = scopes.get(scope)
+        lines = sums.lines[scope] = _Lines(
+            begun.snapshot_id if begun else _next_snapshot_id(),
+            record.charge_period_start,
+            record.charge_period_end,
+        )
+    lines.charges += 1
+    lines.start = min(lines.start, record.charge_period_start)
+    lines.end = max(lines.end, record.charge_period_end)
+    return lines.snapshot_id
+
+
+def billing_month(record: ChargeRecord) -> str:
+    """The month of a charge's billing period, `YYYY-MM`.
+
+    The middle of the period decides (at most half a month after its start): a provider that bills
+    in its own time zone starts the month some hours early or late in UTC.
+    """
+    length = record.billing_period_end - record.billing_period_start
+    middle = record.billing_period_start + max(timedelta(), min(length / 2, HALF_A_MONTH))
+    return (
+        middle.strftime("%Y-%m") if middle.year > 999 else f"{middle.year:04d}-{middle.month:02d}"
+    )
+
+
+def _next_snapshot_id() -> int:
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute("SELECT nextval(pg_get_serial_sequence('ledger_snapshot', 'id'))")
+        return int(cursor.fetchone()[0])
+
+
+def _row(record: ChargeRecord, snapshot_id: int, sha256: str) -> tuple[Any, ...]:
+    texts = _TEXTS(record)
+    if not _is_storable("".join(filter(None, texts))):
+        texts = tuple(None if text is None else storable(text) for text in texts)
+    tags = json.dumps(dict(record.tags), ensure_ascii=False) if record.tags else "{}"
+    if "\\u0000" in tags or not _is_storable(tags):
+        cleaned = {storable(name): storable(value) for name, value in record.tags.items()}
+        tags = json.dumps(cleaned, ensure_ascii=False)
+    return (snapshot_id, sha256, *_PLACE(record), *_NUMBERS(record), *texts, tags)
+
+
+def _is_storable(text: str) -> bool:
+    """Postgres keeps no NUL and no half of a surrogate pair, which JSON cells can hold."""
+    if text.isascii():
+        return "\0" not in text
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def storable(text: str) -> str:
+    """The text with what cannot be stored shown as the replacement character."""
+    if _is_storable(text):
+        return text
+    return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+def _copy(rows: list[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def keep_rejections(sha256: str, rejections: Iterable[Rejection]) -> None:
+    """Keeps the rows of a document that could not be taken, each with its reason."""
+    RejectedRow.objects.bulk_create(
+        (
+            RejectedRow(
+                document_id=sha256,
+                line=one.line,
+                column=storable(one.column or ""),
+                value=storable(one.value),
+                reason=storable(one.reason),
+            )
+            for one in rejections
+        ),
+        batch_size=BATCH_ROWS,
+    )
+
+
+def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], sha256: str) -> None:
+    """Adds what a posted document gave to what the delivery has so far."""
+    for scope, lines in found.items():
+        known = scopes.setdefault(scope, lines)
+        if known is not lines:
+            known.charges += lines.charges
+            known.start = min(known.start, lines.start)
+            known.end = max(known.end, lines.end)
+        known.documents.append(sha256)
+
+
+def _deliver(scopes: dict[Scope, _Lines], *, by: str, at: datetime, origin: str) -> None:
+    """Makes the delivery's snapshots and settles which of them are current."""
+    delivery = Delivery.objects.create(at=at, by=by, origin=origin)
+    snapshots = [
+        Snapshot(
+            id=lines.snapshot_id,
+            delivery=delivery,
+            issuer=issuer,
+            billing_account=account,
+            billing_period=month,
+            arrived_at=at,
+            charge_start=lines.start,
+            charge_end=lines.end,
+            charges=lines.charges,
+        )
+        for (issuer, account, month), lines in sorted(scopes.items())
+    ]
+    Snapshot.objects.bulk_create(snapshots)
+    SnapshotDocument.objects.bulk_create(
+        SnapshotDocument(snapshot_id=lines.snapshot_id, document_id=sha256)
+        for lines in scopes.values()
+        for sha256 in lines.documents
+    )
+    settle(snapshots, by=by, at=at)

@@ -1,0 +1,253 @@
+"""Taking documents in: keep the bytes, parse, post, account for every row (method §3.1, §3.2).
+
+The files given in one call are one delivery. Its charges are posted in one transaction; readings
+and usage records in one transaction a document. What is refused leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from finops.ledger.models import Document, Source
+from finops.ledger.operations import charges, documents, inputs
+from finops.ledger.operations.locks import lock
+from finops.ledger.queries.documents import known, refusal, report
+from finops.ledger.which import atomic
+from finops.sources import registry
+from finops.sources.records import (
+    ChargeRecord,
+    Parsed,
+    Refused,
+    Rejection,
+    SeriesReadings,
+    UsageRecord,
+)
+from finops.trail import operations as trail
+
+BOTH_LEDGERS = ("default", "sample")
+
+Progress = Callable[[str], None]
+Outcome = Document | Refused | None  # None: the ledger holds these bytes already
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A document that is in the store and whose format is known."""
+
+    kept: documents.Kept
+    format: str
+    kind: type[object] | None
+
+    def parse(self) -> Parsed:
+        """A fresh reading of the stored bytes."""
+        return registry.parse(self.kept.path, self.kept.name, self.format)
+
+
+def ingest(
+    paths: Sequence[str],
+    *,
+    by: str,
+    at: datetime,
+    format: str | None = None,
+    source: str = "files",
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Takes in files, folders, globs and URLs; one account a file, in the contract's shape.
+
+    Bytes that the ledger in use already holds are `unchanged`. A document that cannot be read, or
+    a path where nothing is, is `rejected` with its reason, and the others go on. `source` names
+    where readings and usage records come from.
+    """
+    tell = progress or (lambda text: None)
+    entries = [_keep(one, tell) for one in inputs.find(paths)]
+    kept = {one.sha256: one for _, one in entries if isinstance(one, documents.Kept)}
+    outcomes = _post(kept, by=by, at=at, format=format, source=source, tell=tell)
+    results, told = [], set[str]()
+    for path, one in entries:
+        if isinstance(one, Refused | inputs.NotFound):
+            results.append(refusal(path, None, one))
+            continue
+        first = one.sha256 not in told
+        told.add(one.sha256)
+        results.append(_result(path, one, outcomes[one.sha256], first))
+    return results
+
+
+def is_fine(results: Sequence[dict[str, Any]]) -> bool:
+    """Whether every document was taken whole; one that is unchanged was judged before."""
+    return all(
+        one["status"] == "unchanged" or (one["status"] != "rejected" and not one["rows_rejected"])
+        for one in results
+    )
+
+
+def _keep(
+    found: inputs.Found | inputs.NotFound, tell: Progress
+) -> tuple[str, documents.Kept | Refused | inputs.NotFound]:
+    """The bytes of one file, in the store."""
+    if isinstance(found, inputs.NotFound):
+        return str(found).split(": ", 1)[0], found
+    tell(f"reading {found.path}")
+    try:
+        with found.open() as stream:
+            return found.path, documents.keep_stream(stream, found.name, found.origin)
+    except Exception as error:  # noqa: BLE001 - stores behind URLs fail in their own ways
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        return found.path, Refused(f"{found.path}: cannot be read ({reason})")
+
+
+def _post(
+    kept: dict[str, documents.Kept],
+    *,
+    by: str,
+    at: datetime,
+    format: str | None,
+    source: str,
+    tell: Progress,
+) -> dict[str, Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    candidates: list[_Candidate] = []
+    for sha256, one in kept.items():
+        looked = None if known(sha256) else _look(one, format)
+        if isinstance(looked, _Candidate):
+            candidates.append(looked)
+        else:
+            outcomes[sha256] = looked
+    outcomes |= _post_charges(candidates, by=by, at=at, tell=tell)
+    for candidate in candidates:
+        if candidate.kind in (SeriesReadings, UsageRecord):
+            tell(f"posting {candidate.kept.name}")
+            outcomes[candidate.kept.sha256] = _post_one(candidate, source, by=by, at=at)
+    for sha256, outcome in outcomes.items():
+        if isinstance(outcome, Refused):
+            documents.forget(kept[sha256], is_known=_is_known)
+    return outcomes
+
+
+def _is_known(sha256: str) -> bool:
+    """Both ledgers share the store of documents."""
+    return any(Document.objects.using(name).filter(pk=sha256).exists() for name in BOTH_LEDGERS)
+
+
+def _look(kept: documents.Kept, format: str | None) -> _Candidate | Refused:
+    """The document's format and, by its first record, what it holds."""
+    try:
+        chosen = format or registry.detect(kept.path, kept.name)
+        records = registry.parse(kept.path, kept.name, chosen).records
+        first = next((one for one in records if not isinstance(one, Rejection)), None)
+        if isinstance(records, Iterator) and hasattr(records, "close"):
+            records.close()
+    except Refused as refused:
+        return refused
+    return _Candidate(kept, chosen, None if first is None else type(first))
+
+
+def _post_charges(
+    candidates: Sequence[_Candidate], *, by: str, at: datetime, tell: Progress
+) -> dict[str, Outcome]:
+    """The delivery's charges, and documents without any record, in one transaction."""
+    mine = [one for one in candidates if one.kind in (ChargeRecord, None)]
+    if not mine:
+        return {}
+
+    def offered() -> Iterator[charges.Offered]:
+        for one in mine:
+            tell(f"posting {one.kept.name}")
+            yield charges.Offered(one.kept, one.format, one.parse())
+
+    digests = [one.kept.sha256 for one in mine]
+    origin = ", ".join(one.kept.origin for one in mine[:20])
+    with atomic():
+        outcomes = charges.post_charges(offered(), by=by, at=at, origin=origin, digests=digests)
+        for outcome in outcomes.values():
+            if isinstance(outcome, Document):
+                _note(outcome, by=by, at=at)
+    return dict(outcomes)
+
+
+def _post_one(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Outcome:
+    """One document of readings or usage records, in a transaction of its own."""
+    try:
+        with atomic():
+            lock("document", candidate.kept.sha256)
+            if known(candidate.kept.sha256):
+                return None
+            document = _post_series(candidate, source, by=by, at=at)
+            _note(document, by=by, at=at)
+            return document
+    except Refused as refused:
+        return refused
+
+
+def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Document:
+    """Posts the records, then the document's row with its final counts.
+
+    The row comes last because it can never be changed; foreign keys to it are checked at the end
+    of the transaction.
+    """
+    from finops.ledger.operations.readings import post_readings
+    from finops.ledger.operations.usage import post_usage
+
+    place, _ = Source.objects.get_or_create(
+        name=source, defaults={"kind": "files", "created_at": at, "created_by": by}
+    )
+    parsed = candidate.parse()
+    rejections: list[Rejection] = []
+    records = _without_rejections(parsed, candidate.kind, rejections)
+    document = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
+    if candidate.kind is SeriesReadings:
+        posted = post_readings(document, place, records, at=at)
+        document.readings = posted.readings
+        more = {"series": posted.series, "ignored_metrics": dict(posted.ignored_metrics)}
+    else:
+        posted = post_usage(document, place, records)
+        more = {"records": posted.records}
+    rejections += posted.refused
+    final = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
+    document.rows_read, document.version = final.rows_read, final.version
+    document.account = final.account | more
+    document.rows_rejected = len(rejections)
+    document.save(force_insert=True)
+    charges.keep_rejections(document.sha256, rejections)
+    return document
+
+
+def _without_rejections(
+    parsed: Parsed, kind: type[object] | None, rejections: list[Rejection]
+) -> Iterator[Any]:
+    for record in parsed.records:
+        if isinstance(record, Rejection):
+            rejections.append(record)
+        elif isinstance(record, kind or object):
+            yield record
+        else:
+            raise Refused(f"{type(record).__name__} among other kinds of records in one document")
+
+
+def _note(document: Document, *, by: str, at: datetime) -> None:
+    trail.record(
+        at=at,
+        actor=by,
+        action="document.ingest",
+        subject=document.sha256,
+        detail={
+            "name": charges.storable(document.name),
+            "format": document.format,
+            "rows_read": document.rows_read,
+            "charges": document.charges,
+            "readings": document.readings,
+            "rows_rejected": document.rows_rejected,
+        },
+    )
+
+
+def _result(path: str, kept: documents.Kept, outcome: Outcome, first: bool) -> dict[str, Any]:
+    if isinstance(outcome, Refused):
+        return refusal(path, kept.sha256, outcome)
+    document = outcome or known(kept.sha256)
+    if document is None:
+        return refusal(path, kept.sha256, Refused(f"{path}: was taken out while it was posted"))
+    return report(document, path, is_new=first and outcome is not None)

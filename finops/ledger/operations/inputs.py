@@ -1,0 +1,116 @@
+"""Finding what was named: files, folders, globs and fsspec URLs, each as a stream to read.
+
+Within a folder, hidden files, manifests and files of no data kind are passed over; a file named
+outright is always taken.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit, urlunsplit
+
+DATA_SUFFIXES = frozenset(
+    [".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".ndjson", ".prom", ".om", ".openmetrics", ".txt", ".log", ".metrics"]
+)
+MANIFESTS = ("manifest.json", "manifest.csv", "_success")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file to take in: how it is shown, its name, and how to open it."""
+
+    path: str
+    name: str
+    origin: str
+    open: Callable[[], BinaryIO]
+
+
+class NotFound(ValueError):
+    """Nothing is there under a name that was given; the text says which and why."""
+
+
+def find(paths: Sequence[str]) -> list[Found | NotFound]:
+    """The files that the paths stand for, in the order given, folders sorted by name."""
+    found: list[Found | NotFound] = []
+    for path in paths:
+        try:
+            found.extend(_at_url(path) if "://" in path else _on_disk(path))
+        except NotFound as missing:
+            found.append(missing)
+    return found
+
+
+def _on_disk(path: str) -> Iterator[Found]:
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(_within(place))
+        if not files:
+            raise NotFound(f"{path}: no data files in this folder")
+        yield from map(_local, files)
+    elif place.exists():
+        yield _local(place)
+    elif matches := sorted(glob.glob(path, recursive=True)):
+        for match in matches:
+            yield from _on_disk(match)
+    else:
+        raise NotFound(f"{path}: no such file or folder")
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent) / name for name in names if is_data(name))
+
+
+def is_data(name: str) -> bool:
+    """Whether a file met in a folder is taken for data, by its name."""
+    lower = name.lower()
+    if lower.startswith((".", "_")) or lower.endswith(MANIFESTS):
+        return False
+    return PurePosixPath(lower).suffix in DATA_SUFFIXES
+
+
+def _local(path: Path) -> Found:
+    return Found(str(path), path.name, str(path.absolute()), lambda: path.open("rb"))
+
+
+def _at_url(url: str) -> Iterator[Found]:
+    shown = without_secrets(url)
+    try:
+        import fsspec
+
+        system, place = fsspec.core.url_to_fs(url)
+        places = _remote_places(system, place)
+    except ImportError as error:
+        raise NotFound(f"{shown}: {error}; install the package named, then try again") from None
+    except Exception as error:  # noqa: BLE001 - each kind of store fails in its own way
+        raise NotFound(f"{shown}: cannot be reached ({type(error).__name__}: {error})") from None
+    if not places:
+        raise NotFound(f"{shown}: nothing is there")
+    for one in places:
+        path = shown if one == place else f"{shown.split('*')[0].rstrip('/')} → {one}"
+        name = PurePosixPath(urlsplit(one).path if "://" in one else one).name or one
+        yield Found(path, name, path, _opener(system, one))
+
+
+def _remote_places(system: Any, place: str) -> list[str]:
+    if any(sign in place for sign in "*["):
+        return sorted(system.glob(place))
+    if system.isdir(place):
+        return sorted(one for one in system.find(place) if is_data(PurePosixPath(one).name))
+    return [place]
+
+
+def _opener(system: Any, place: str) -> Callable[[], BinaryIO]:
+    return lambda: system.open(place, "rb")
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown and kept: without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -1,0 +1,134 @@
+"""Which snapshots are current: newer replaces older, or a person decides (method §3.2).
+
+A decision is a row that is added; the newest one of a snapshot holds. Decisions of one scope
+(issuer, billing account, billing period) are made one after the other, under the scope's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from finops.ledger.models import Snapshot, SnapshotDecision
+from finops.ledger.operations.locks import lock
+from finops.ledger.queries.snapshots import with_verdict
+from finops.ledger.which import atomic
+from finops.trail import operations as trail
+
+VERDICTS = ("parts", "replacement", "refused")
+INSTANT = timedelta(microseconds=1)
+
+
+def settle(snapshots: Sequence[Snapshot], *, by: str, at: datetime) -> dict[int, str]:
+    """Decides on snapshots just delivered, inside the caller's transaction; verdicts by id.
+
+    The first of a scope is current. One whose charge periods overlap a current one's replaces it;
+    one that overlaps none waits for a person; one exported before the current one is superseded.
+    """
+    verdicts = {}
+    for snapshot in sorted(snapshots, key=_scope):
+        lock("scope", *_scope(snapshot))
+        verdicts[snapshot.pk] = _settle_one(snapshot, by, at)
+    return verdicts
+
+
+def _scope(snapshot: Snapshot) -> tuple[str, str, str]:
+    return (snapshot.issuer, snapshot.billing_account, snapshot.billing_period)
+
+
+def _others(snapshot: Snapshot, *verdicts: str) -> list[Snapshot]:
+    """The scope's other snapshots that stand so now."""
+    issuer, account, month = _scope(snapshot)
+    scope = with_verdict().filter(issuer=issuer, billing_account=account, billing_period=month)
+    return list(scope.exclude(pk=snapshot.pk).filter(verdict__in=verdicts).order_by("pk"))
+
+
+def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
+    current = _others(snapshot, "current")
+    replaced = [one for one in current if overlap(one, snapshot)]
+    if any(_is_exported_later(one, snapshot) for one in replaced):
+        return _say(snapshot, "superseded", by, at, "exported before the current snapshot")
+    if current and not replaced:
+        reason = "its charge periods do not overlap the current snapshot's: more parts, or a replacement?"
+        return _say(snapshot, "waiting", by, at, reason)
+    _replace(snapshot, replaced, by, at)
+    return _say(snapshot, "current", by, at, "newest" if replaced else "first of its scope")
+
+
+def _replace(snapshot: Snapshot, replaced: Sequence[Snapshot], by: str, at: datetime) -> None:
+    """The older ones, and those still waiting that the new one covers, are superseded."""
+    waiting = [one for one in _others(snapshot, "waiting") if overlap(one, snapshot)]
+    for older in [*replaced, *waiting]:
+        if older.pk < snapshot.pk:
+            _say(older, "superseded", by, at, f"replaced by snapshot {snapshot.pk}")
+
+
+def overlap(one: Snapshot, other: Snapshot) -> bool:
+    """Whether the charge periods of two snapshots share an instant."""
+    one_end = max(one.charge_end, one.charge_start + INSTANT)
+    other_end = max(other.charge_end, other.charge_start + INSTANT)
+    return one.charge_start < other_end and other.charge_start < one_end
+
+
+def _is_exported_later(one: Snapshot, other: Snapshot) -> bool:
+    known = one.exported_at is not None and other.exported_at is not None
+    return known and one.exported_at > other.exported_at  # type: ignore[operator]
+
+
+def _say(snapshot: Snapshot, verdict: str, by: str, at: datetime, reason: str) -> str:
+    SnapshotDecision.objects.create(snapshot=snapshot, verdict=verdict, at=at, by=by, reason=reason)
+    return verdict
+
+
+def decide(
+    snapshot_id: int, verdict: str, by: str, reason: str, *, at: datetime | None = None
+) -> None:
+    """A person's word on a waiting snapshot: `parts`, `replacement` or `refused` (method §3.2).
+
+    `parts`: it counts beside the current ones. `replacement`: it replaces all of them. `refused`:
+    it never counts. ValueError when there is no such snapshot, it does not wait, or the word
+    would count the same time twice.
+    """
+    if verdict not in VERDICTS:
+        raise ValueError(f"{verdict!r} is no verdict; there are {', '.join(VERDICTS)}")
+    with atomic():
+        snapshot = Snapshot.objects.filter(pk=snapshot_id).first()
+        if snapshot is None:
+            raise ValueError(f"there is no snapshot {snapshot_id}")
+        lock("scope", *_scope(snapshot))
+        _check_waiting(snapshot)
+        moment = at or timezone.now()
+        _carry_out(snapshot, verdict, by, moment, reason)
+        trail.record(
+            at=moment,
+            actor=by,
+            action="snapshot.decide",
+            subject=f"snapshot {snapshot_id}",
+            detail={"verdict": verdict, "reason": reason, "scope": list(_scope(snapshot))},
+        )
+
+
+def _check_waiting(snapshot: Snapshot) -> None:
+    stands = with_verdict().values_list("verdict", flat=True).get(pk=snapshot.pk)
+    if stands != "waiting":
+        raise ValueError(f"snapshot {snapshot.pk} does not wait for a decision: it is {stands}")
+
+
+def _carry_out(snapshot: Snapshot, verdict: str, by: str, at: datetime, reason: str) -> None:
+    current = _others(snapshot, "current")
+    if verdict == "refused":
+        _say(snapshot, "refused", by, at, reason)
+        return
+    if verdict == "parts":
+        twice = [one.pk for one in current if overlap(one, snapshot)]
+        if twice:
+            raise ValueError(
+                f"snapshot {snapshot.pk} overlaps the current snapshot {twice[0]}: as more parts "
+                "the same time would count twice; say replacement, or refuse it"
+            )
+    else:
+        for older in current:
+            _say(older, "superseded", by, at, f"replaced by snapshot {snapshot.pk}: {reason}")
+    _say(snapshot, "current", by, at, reason)

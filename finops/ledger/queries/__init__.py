@@ -1,0 +1,1 @@
+"""Reading the ledger: plain values out, nothing written."""

@@ -1,0 +1,104 @@
+"""What the ledger says of a document: counts, control totals, rejections and snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from finops.ledger.models import Document, RejectedRow
+from finops.ledger.queries.snapshots import with_verdict
+from finops.sources.records import Refused, Rejection
+
+SHOWN_REJECTIONS = 100
+
+
+def known(sha256: str) -> Document | None:
+    """The document of a digest in the ledger in use."""
+    return Document.objects.filter(pk=sha256).first()
+
+
+def has_documents() -> bool:
+    """Whether the ledger in use holds any document."""
+    return Document.objects.exists()
+
+
+def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, Any]:
+    """A document as `ingest` prints it: status `posted`, `waiting`, or `unchanged` if not new."""
+    snapshots = _snapshots(document)
+    waits = any(one.verdict == "waiting" for one in snapshots)
+    account = document.account
+    return {
+        "path": path,
+        "sha256": document.sha256,
+        "format": document.format,
+        "version": document.version or None,
+        "status": "unchanged" if not is_new else "waiting" if waits else "posted",
+        "rows_read": document.rows_read,
+        "charges": document.charges,
+        "readings": document.readings,
+        "records": account.get("records", 0),
+        "rows_rejected": document.rows_rejected,
+        "rejections": _rejections(document),
+        "unknown_columns": account.get("unknown_columns", []),
+        "missing_columns": account.get("missing_columns", []),
+        "warnings": account.get("warnings", []),
+        "ignored_metrics": account.get("ignored_metrics", {}),
+        "totals": account.get("totals", {}),
+        "gpu_totals": account.get("gpu_totals", {}),
+        "snapshots": [
+            {
+                "id": one.pk,
+                "issuer": one.issuer,
+                "billing_account": one.billing_account,
+                "billing_period": one.billing_period,
+                "current": one.verdict == "current",
+                "verdict": one.verdict,
+            }
+            for one in snapshots
+        ],
+    }
+
+
+def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dict[str, Any]:
+    """A document that could not be taken at all, in the same shape; nothing of it is kept."""
+    rejection = Rejection.of(0, None, "", str(refused))
+    return {
+        "path": path,
+        "sha256": sha256,
+        "format": None,
+        "version": None,
+        "status": "rejected",
+        "rows_read": 0,
+        "charges": 0,
+        "readings": 0,
+        "records": 0,
+        "rows_rejected": 0,
+        "rejections": [_rejection(rejection)],
+        "unknown_columns": [],
+        "missing_columns": [],
+        "warnings": [],
+        "ignored_metrics": {},
+        "totals": {},
+        "gpu_totals": {},
+        "snapshots": [],
+    }
+
+
+def _snapshots(document: Document) -> list[Any]:
+    mine = with_verdict().filter(parts__document=document)
+    return list(mine.order_by("issuer", "billing_account", "billing_period"))
+
+
+def _rejections(document: Document) -> list[dict[str, Any]]:
+    if not document.rows_rejected:
+        return []
+    rows = RejectedRow.objects.filter(document=document).order_by("line", "pk")
+    return [_rejection(row) for row in rows[:SHOWN_REJECTIONS]]
+
+
+def _rejection(row: RejectedRow | Rejection) -> dict[str, Any]:
+    return {
+        "line": row.line or None,
+        "column": row.column or None,
+        "value": row.value,
+        "reason": row.reason,
+    }

@@ -1,0 +1,1 @@
+"""The ledger through its doors, on a real Postgres."""
