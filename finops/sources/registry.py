@@ -6,11 +6,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from finops.sources import focus, prometheus, samples
+from finops.sources import focus, openmetrics, prometheus, samples, usage_records
 from finops.sources.files import read_head
 from finops.sources.records import Parsed, Refused
 
-MODULES: Final[tuple[ModuleType, ...]] = (samples, prometheus, focus)
+MODULES: Final[tuple[ModuleType, ...]] = (
+    samples,
+    prometheus,
+    focus,
+    usage_records,
+    openmetrics,
+)
 
 _HINT: Final = (
     "not a document of a known format; known are {known}. A CSV of another shape needs a saved "
@@ -30,6 +36,8 @@ def detect(path: Path, name: str) -> str:
         found: str | None = module.recognises(head, name)
         if found is not None:
             return found
+    if head[257:262] == b"ustar":
+        raise Refused(f"{name}: this is a tar archive; unpack it and ingest the files inside")
     raise Refused(f"{name}: {_HINT.format(known=', '.join(formats()))}")
 
 
