@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Headroom's commands. With no DATABASE_URL a command brings the embedded database along."""
 
+import json
 import os
 import signal
 import sys
+from typing import NoReturn
+
+from django.core.exceptions import ImproperlyConfigured
 
 # These neither need a database nor should wait for one.
 WITHOUT_DATABASE = {
@@ -24,18 +28,23 @@ def main() -> None:
 
         try:
             embedded.ensure_database()
-        except embedded.CannotStart as error:
-            if "--json" in sys.argv:
-                import json
-
-                print(json.dumps({"ok": False, "error": str(error)}))
-            print(error, file=sys.stderr)
-            sys.exit(2)
+        except (embedded.CannotStart, ImproperlyConfigured) as error:
+            refuse(error)
     from django.core.management import execute_from_command_line
 
-    import finops.celery  # noqa: F401 - makes it the application that commands send tasks to
-
+    try:
+        import finops.celery  # noqa: F401 - makes it the application that commands send tasks to
+    except ImproperlyConfigured as error:
+        refuse(error)
     execute_from_command_line(sys.argv)
+
+
+def refuse(error: Exception) -> NoReturn:
+    """Ends with exit code 2 and a sentence; with --json also as a document on stdout."""
+    if "--json" in sys.argv:
+        print(json.dumps({"ok": False, "error": str(error)}))
+    print(error, file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def make_app() -> Celery:
         worker_hijack_root_logger=False,
         worker_max_tasks_per_child=500,
         task_default_queue="default",
-        task_queues=[Queue("default"), Queue("collect"), Queue("pdf")],
+        # Each with a key of its own: with none, all three would get every message.
+        task_queues=[Queue(name, routing_key=name) for name in ("default", "collect", "pdf")],
         task_routes={
             "finops.ledger.tasks.collect*": {"queue": "collect"},
             "reports.tasks.*pdf*": {"queue": "pdf"},

@@ -3,6 +3,7 @@
 docs/operations.md lists the variables; `finops/environment.py` checks them.
 """
 
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ ORGANISATION = environment.text("HEADROOM_ORGANISATION", "Your organisation")
 ORGANISATION_ZONE = environment.organisation_zone(environment.text("HEADROOM_TIME_ZONE", "UTC"))
 HOST = environment.text("HEADROOM_HOST", "127.0.0.1")
 PORT = environment.whole_number("HEADROOM_PORT", 8000, least=1, most=65535)
+WEB_WORKERS = environment.whole_number("HEADROOM_WEB_WORKERS", 2, least=1, most=64)
 URL = environment.text("HEADROOM_URL").rstrip("/")  # what people type, for links in mails
 
 DEBUG = environment.flag("HEADROOM_DEBUG")
@@ -101,6 +103,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+PASSWORD_RESET_TIMEOUT = 24 * 3600  # also how long a first-login link works
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
@@ -108,12 +111,13 @@ LOGOUT_REDIRECT_URL = "login"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = Path(environment.text("HEADROOM_STATIC", str(DATA / "static")))
-_collected = (STATIC_ROOT / "staticfiles.json").exists()
+# The files get names with their digest once they have been collected; before, plain names do.
+_collected = (STATIC_ROOT / "staticfiles.json").exists() or sys.argv[1:2] == ["collectstatic"]
 WHITENOISE_USE_FINDERS = not _collected
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        "BACKEND": "finops.static.Storage"
         if _collected
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
@@ -155,7 +159,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Files people hand over: looked into daily, each file read once (its bytes are kept).
-INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICES", str(DATA / "invoices")))
+INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICE_FOLDER", str(DATA / "invoices")))
 
 LOGGING = {
     "version": 1,
