@@ -1,0 +1,304 @@
+"""The one module that opens sockets: bounded HTTP requests to a metrics store.
+
+What it keeps: http and https only, no redirect, no address of a cloud's metadata service (checked
+for the address that is really connected to), bounded size and time, retries with a growing pause,
+and secrets that stand in the request's head and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from .access import (
+    Access,
+    AddressRefused,
+    FetchFailed,
+    checked_secret_name,
+    checked_url,
+    refuse_address,
+    shown,
+)
+
+_RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_CHUNK_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how much one request may take."""
+
+    connect_seconds: float = 10
+    read_seconds: float = 130  # Prometheus gives a query up after 120 s by itself
+    total_seconds: float = 600
+    answer_bytes: int = 256 << 20
+    attempts: int = 4
+    pause_seconds: float = 1
+    longest_pause_seconds: float = 60
+
+
+def _resolved(host: str, port: int | None) -> None:
+    """Refuse the host when any of its addresses is refused."""
+    for entry in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
+        refuse_address(str(entry[4][0]))
+
+
+class _Checked:
+    """A connection that looks at the address before and after it connects.
+
+    After, because a name may answer differently the second time it is asked.
+    """
+
+    def _new_conn(self) -> socket.socket:
+        _resolved(self.host, self.port)  # type: ignore[attr-defined]
+        connected: socket.socket = super()._new_conn()  # type: ignore[misc]
+        try:
+            refuse_address(str(connected.getpeername()[0]))
+        except AddressRefused:
+            connected.close()
+            raise
+        return connected
+
+
+class _Http(_Checked, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _Https(_Checked, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Https
+
+
+class _Adapter(HTTPAdapter):
+    """Requests' adapter on checked connections, without retries of its own."""
+
+    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
+        super().init_poolmanager(*arguments, **named)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+@dataclass
+class Door:
+    """A way to one store. Use it as a context manager; one door serves one thread."""
+
+    access: Access
+    limits: Limits = field(default_factory=Limits)
+
+    def __enter__(self) -> Door:
+        self.base = checked_url(self.access.url)
+        self._secret = self._read_secret()
+        self._session = requests.Session()
+        self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
+        self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        self._session.mount("http://", _Adapter(max_retries=0))
+        self._session.mount("https://", _Adapter(max_retries=0))
+        self._session.headers.update(self._head())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def _read_secret(self) -> str:
+        if not self.access.secret_name:
+            if self.access.user:
+                raise FetchFailed("basic authentication needs a secret beside the user")
+            return ""
+        name = checked_secret_name(self.access.secret_name)
+        value = os.environ.get(name, "")
+        if not value:
+            raise FetchFailed(f"the environment variable {name} is not set")
+        if not value.isprintable() or not value.isascii():
+            raise FetchFailed(
+                f"the environment variable {name} holds characters no header may hold"
+            )
+        return value
+
+    def _head(self) -> dict[str, str]:
+        head = {
+            "Accept": "application/json",
+            "Accept-Encoding": self.access.accept_encoding,
+            "User-Agent": "headroom",
+        }
+        if self._secret and self.access.user:
+            pair = f"{self.access.user}:{self._secret}".encode()
+            head["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
+        elif self._secret:
+            head["Authorization"] = "Bearer " + self._secret
+        return head
+
+    def post(self, path: str, form: list[tuple[str, str]]) -> Any:
+        """The JSON answer to a form, as `get` gives it."""
+        return self._ask("POST", path, form)
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The JSON value that the store answers; FetchFailed after the last attempt."""
+        return self._ask("GET", path, list((query or {}).items()))
+
+    def _ask(self, method: str, path: str, pairs: list[tuple[str, str]]) -> Any:
+        until = time.monotonic() + self.limits.total_seconds
+        for attempt in range(1, self.limits.attempts + 1):
+            try:
+                return self._once(method, path, pairs, until)
+            except _Again as failure:
+                pause = self._pause(attempt, failure.after_seconds)
+                if attempt == self.limits.attempts or time.monotonic() + pause > until:
+                    raise FetchFailed(f"{failure} (asked {attempt} times)") from None
+                time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _pause(self, attempt: int, after_seconds: float | None) -> float:
+        """What the store asks for, within bounds; else twice as long each time, a little mixed."""
+        longest = self.limits.longest_pause_seconds
+        if after_seconds is not None:
+            return min(max(after_seconds, 0), longest)
+        mixed = 0.5 + random.random() / 2  # noqa: S311 - spreads requests, guards nothing
+        return float(min(self.limits.pause_seconds * 2 ** (attempt - 1) * mixed, longest))
+
+    def _once(self, method: str, path: str, pairs: list[tuple[str, str]], until: float) -> Any:
+        try:
+            with self._session.request(
+                method,
+                self.base + path,
+                params=pairs if method == "GET" else None,
+                data=pairs if method == "POST" else None,
+                timeout=(self.limits.connect_seconds, self.limits.read_seconds),
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
+                body = self._body(answer, until)
+        except AddressRefused:
+            raise
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._fault(error) from None
+        return self._value(answer, body)
+
+    def _body(self, answer: requests.Response, until: float) -> bytes:
+        """The whole body within the bounds of size and time."""
+        whole = bytearray()
+        while True:
+            part = answer.raw.read1(_CHUNK_BYTES, decode_content=True)
+            if not part:
+                return bytes(whole)
+            whole += part
+            if len(whole) > self.limits.answer_bytes:
+                raise FetchFailed(
+                    f"{self.base}: an answer of more than {self.limits.answer_bytes} bytes; "
+                    "narrow the source's matchers"
+                )
+            if time.monotonic() > until:
+                raise FetchFailed(
+                    f"{self.base}: the answer took longer than {self.limits.total_seconds:g} s"
+                )
+
+    def _fault(self, error: Exception) -> FetchFailed:
+        """What to say of a broken connection, and whether another attempt may help."""
+        if isinstance(error, requests.exceptions.SSLError):
+            return FetchFailed(
+                f"{self.base}: the certificate is not accepted: {self._clean(error)}"
+            )
+        if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
+            return _Again(f"{self.base}: no answer in {self.limits.read_seconds:g} s")
+        return _Again(f"{self.base}: {_reason(error) or self._clean(error)}")
+
+    def _value(self, answer: requests.Response, body: bytes) -> Any:
+        """The JSON of a good answer; FetchFailed or another attempt for every other."""
+        status = answer.status_code
+        if 300 <= status < 400:
+            raise FetchFailed(
+                f"{self.base}: redirects to {_place(answer.headers.get('Location', ''))}, which is "
+                "not followed; give the URL it should be asked at"
+            )
+        if status in _RETRIED:
+            after = _retry_after(answer.headers.get("Retry-After"))
+            raise _Again(f"{self.base}: status {status}{self._said(body)}", after)
+        if status in (401, 403):
+            raise FetchFailed(f"{self.base}: status {status}, the secret or its rights do not do")
+        if status != 200:
+            raise FetchFailed(f"{self.base}: status {status}{self._said(body)}")
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise FetchFailed(
+                f"{self.base}: the answer is no JSON (it begins {self._clean(body[:40])!r})"
+            ) from None
+
+    def _said(self, body: bytes) -> str:
+        """The store's own words of an error, when it has any."""
+        try:
+            words = orjson.loads(body).get("error")
+        except (orjson.JSONDecodeError, AttributeError):
+            words = body.decode("utf-8", "replace") if len(body) < 300 else ""
+        return f": {self._clean(words)}" if words else ""
+
+    def _clean(self, words: object) -> str:
+        """Words for a message: short, printable, and without the secret."""
+        text = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        if self._secret:
+            text = text.replace(self._secret, "***")
+        return shown(text)
+
+
+class _Again(FetchFailed):
+    """A failure that another attempt may cure."""
+
+    def __init__(self, words: str, after_seconds: float | None = None) -> None:
+        super().__init__(words)
+        self.after_seconds = after_seconds
+
+
+def _retry_after(text: str | None) -> float | None:
+    """The seconds of a Retry-After header, as seconds or as a date; None when it cannot be read."""
+    if not text:
+        return None
+    try:
+        return Retry().parse_retry_after(text)
+    except (ValueError, OverflowError, urllib3.exceptions.InvalidHeader):
+        return None
+
+
+_REASONS: Final = (
+    (socket.gaierror, "the host's name is not known"),
+    (ConnectionRefusedError, "nothing listens there (connection refused)"),
+    (urllib3.exceptions.ProtocolError, "the connection broke in the middle of the answer"),
+)
+
+
+def _reason(error: BaseException) -> str:
+    """The plain reason inside a nest of connection errors, when there is one."""
+    seen: list[BaseException] = [error]
+    for one in seen:  # the list grows while it is walked
+        inner = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        seen += [x for x in inner if isinstance(x, BaseException) and x not in seen]
+    for kind, words in _REASONS:
+        if any(isinstance(one, kind) for one in seen):
+            return words
+    return ""
+
+
+def _place(location: str) -> str:
+    """Scheme and host of a redirect; the rest may hold what should not be shown."""
+    try:
+        parts = urlsplit(location)
+        return shown(f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another path")
+    except ValueError:
+        return "another place"
