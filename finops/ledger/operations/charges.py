@@ -35,6 +35,7 @@ from finops.ledger.which import atomic, ledger_name
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 
 BATCH_ROWS = 5000
+UNRECOGNISED = "unrecognised"  # a line that looks like a GPU of no known model, to be reviewed
 LONGEST_NAME_CHARACTERS = 400
 LONGEST_CURRENCY_CHARACTERS = 40
 HALF_A_MONTH = timedelta(days=15)
@@ -134,6 +135,7 @@ class _Sums:
     rejected: int = 0
     total: Money = field(default_factory=Money)
     gpu: Money = field(default_factory=Money)
+    gpu_unrecognised: Money = field(default_factory=Money)
     lines: dict[Scope, _Lines] = field(default_factory=dict)
 
 
@@ -210,6 +212,7 @@ def _fill(document: Document, sums: _Sums) -> None:
     document.charges, document.rows_rejected = sums.charges, sums.rejected
     document.account["totals"] = sums.total.as_json()
     document.account["gpu_totals"] = sums.gpu.as_json()
+    document.account["gpu_unrecognised_totals"] = sums.gpu_unrecognised.as_json()
 
 
 def _post_rows(one: Offered, scopes: dict[Scope, _Lines], sums: _Sums) -> None:
@@ -267,7 +270,8 @@ def _count(record: ChargeRecord, scopes: dict[Scope, _Lines], sums: _Sums) -> in
     sums.charges += 1
     sums.total.add(record.currency, amounts)
     if record.gpu_model is not None:
-        sums.gpu.add(record.currency, amounts)
+        known = record.gpu_model != UNRECOGNISED
+        (sums.gpu if known else sums.gpu_unrecognised).add(record.currency, amounts)
     scope = (storable(record.issuer), storable(record.billing_account), billing_month(record))
     lines = sums.lines.get(scope)
     if lines is None:

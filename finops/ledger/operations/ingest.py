@@ -14,6 +14,8 @@ from typing import Any
 from finops.ledger.models import Document, Source
 from finops.ledger.operations import charges, documents, inputs
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.readings import post_readings
+from finops.ledger.operations.usage import post_usage
 from finops.ledger.queries.documents import known, refusal, report
 from finops.ledger.which import atomic
 from finops.sources import registry
@@ -188,9 +190,6 @@ def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -
     The row comes last because it can never be changed; foreign keys to it are checked at the end
     of the transaction.
     """
-    from finops.ledger.operations.readings import post_readings
-    from finops.ledger.operations.usage import post_usage
-
     place, _ = Source.objects.get_or_create(
         name=source, defaults={"kind": "files", "created_at": at, "created_by": by}
     )
@@ -198,21 +197,34 @@ def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -
     rejections: list[Rejection] = []
     records = _without_rejections(parsed, candidate.kind, rejections)
     document = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
-    if candidate.kind is SeriesReadings:
-        posted = post_readings(document, place, records, at=at)
-        document.readings = posted.readings
-        more = {"series": posted.series, "ignored_metrics": dict(posted.ignored_metrics)}
-    else:
-        posted = post_usage(document, place, records)
-        more = {"records": posted.records}
-    rejections += posted.refused
+    more, unnamed = _post_records(document, place, candidate.kind, records, rejections, at)
     final = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
     document.rows_read, document.version = final.rows_read, final.version
     document.account = final.account | more
-    document.rows_rejected = len(rejections)
+    document.rows_rejected = len(rejections) + unnamed
     document.save(force_insert=True)
     charges.keep_rejections(document.sha256, rejections)
     return document
+
+
+def _post_records(
+    document: Document,
+    place: Source,
+    kind: type[object] | None,
+    records: Iterator[Any],
+    rejections: list[Rejection],
+    at: datetime,
+) -> tuple[dict[str, Any], int]:
+    """What to say of the postings, and how many rows were refused beyond those named."""
+    if kind is SeriesReadings:
+        read = post_readings(document, place, records, at=at)
+        document.readings = read.readings
+        rejections += read.refused
+        unnamed = read.refused_count - len(read.refused)
+        return {"series": read.series, "ignored_metrics": dict(read.ignored_metrics)}, unnamed
+    used = post_usage(document, place, records)
+    rejections += used.duplicates
+    return {"records": used.records}, 0
 
 
 def _without_rejections(

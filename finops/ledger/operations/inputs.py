@@ -15,7 +15,21 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit, urlunsplit
 
 DATA_SUFFIXES = frozenset(
-    [".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".ndjson", ".prom", ".om", ".openmetrics", ".txt", ".log", ".metrics"]
+    [
+        ".csv",
+        ".tsv",
+        ".gz",
+        ".parquet",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".prom",
+        ".om",
+        ".openmetrics",
+        ".txt",
+        ".log",
+        ".metrics",
+    ]
 )
 MANIFESTS = ("manifest.json", "manifest.csv", "_success")
 

@@ -44,6 +44,7 @@ def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, A
         "ignored_metrics": account.get("ignored_metrics", {}),
         "totals": account.get("totals", {}),
         "gpu_totals": account.get("gpu_totals", {}),
+        "gpu_unrecognised_totals": account.get("gpu_unrecognised_totals", {}),
         "snapshots": [
             {
                 "id": one.pk,
@@ -79,6 +80,7 @@ def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dic
         "ignored_metrics": {},
         "totals": {},
         "gpu_totals": {},
+        "gpu_unrecognised_totals": {},
         "snapshots": [],
     }
 

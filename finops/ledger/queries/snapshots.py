@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from finops.ledger.models import Snapshot, SnapshotDecision
 
 
-def with_verdict(as_of: datetime | None = None) -> QuerySet[Snapshot]:
+def with_verdict(as_of: datetime | None = None) -> QuerySet[Any]:
     """All snapshots, each with its newest `verdict` (as it stood at an instant, when given)."""
     decisions = SnapshotDecision.objects.filter(snapshot=OuterRef("pk"))
     if as_of is not None:

@@ -1,0 +1,136 @@
+"""The invoice tie-out: what an issuer printed against the sum of its lines (method §4, §3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from finops.core.money import EXACT, plain
+from finops.core.period import Period, month_of
+from finops.core.tolerance import is_within, tolerance
+from finops.ledger.models import Charge, InvoiceAmount, PeriodConfirmation
+from finops.ledger.queries.money import months_of
+from finops.ledger.queries.snapshots import current_ids
+
+ZERO = Decimal(0)
+Place = tuple[str, str, str, str]  # issuer, invoice ("" while not issued), month, currency
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceRow:
+    """One invoice of one month in one currency: its lines' sum against the amount issued.
+
+    `difference` = issued − billed; it and `within` are None while no issued amount is known.
+    `provisional`: no invoice is tied to the lines and nobody has confirmed the month.
+    """
+
+    issuer: str
+    invoice: str
+    billing_period: str
+    currency: str
+    lines: int
+    billed: Decimal
+    issued: Decimal | None
+    difference: Decimal | None
+    tolerance: Decimal
+    within: bool | None
+    provisional: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The row with decimal strings."""
+        return {
+            "issuer": self.issuer,
+            "invoice": self.invoice or None,
+            "billing_period": self.billing_period,
+            "currency": self.currency,
+            "lines": self.lines,
+            "billed": plain(self.billed),
+            "issued": None if self.issued is None else plain(self.issued),
+            "difference": None if self.difference is None else plain(self.difference),
+            "tolerance": plain(self.tolerance),
+            "within": self.within,
+            "provisional": self.provisional,
+        }
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of one invoice so far."""
+
+    billed: Decimal = ZERO
+    lines: int = 0
+    accounts: set[str] = field(default_factory=set)
+
+
+def invoice_tie_out(when: str | Period) -> list[InvoiceRow]:
+    """The invoices of a month `YYYY-MM`, or of all billing months that a period touches.
+
+    Only current charges count. An invoice that was issued but has no line in any file stands with
+    0 lines (facts: invoice charges absent from the export). Currencies are never mixed.
+    """
+    months = months_of(month_of(when) if isinstance(when, str) else when)
+    lines = _lines(months)
+    issued = _issued(months)
+    confirmed = _confirmed(months)
+    places = sorted(lines.keys() | issued.keys(), key=lambda one: (one[2], one))
+    return [
+        _row(place, lines.get(place, _Lines()), issued.get(place), confirmed) for place in places
+    ]
+
+
+def provisional_months(period: Period) -> list[str]:
+    """The billing months of a period with lines that are not final yet (method §3.8)."""
+    return sorted({row.billing_period for row in invoice_tie_out(period) if row.provisional})
+
+
+def _lines(months: Iterable[str]) -> dict[Place, _Lines]:
+    found: dict[Place, _Lines] = {}
+    names = ("snapshot__issuer", "invoice", "snapshot__billing_period", "currency")
+    rows = (
+        Charge.objects.filter(snapshot__in=current_ids(), snapshot__billing_period__in=list(months))
+        .order_by()
+        .values_list(*names, "snapshot__billing_account")
+        .annotate(total=Sum("billed_cost"), lines=Count("pk"))
+    )
+    for issuer, invoice, month, currency, account, billed, count in rows:
+        sums = found.setdefault((issuer, invoice or "", month, currency), _Lines())
+        sums.billed = EXACT.add(sums.billed, billed or ZERO)
+        sums.lines += count
+        sums.accounts.add(account)
+    return found
+
+
+def _issued(months: Iterable[str]) -> dict[Place, Decimal]:
+    """The newest amount typed or read of each invoice."""
+    amounts = InvoiceAmount.objects.filter(billing_period__in=list(months)).order_by("pk")
+    return {
+        (one.issuer, one.invoice, one.billing_period, one.currency): one.amount for one in amounts
+    }
+
+
+def _confirmed(months: Iterable[str]) -> set[tuple[str, str, str]]:
+    rows = PeriodConfirmation.objects.filter(billing_period__in=list(months))
+    return set(rows.values_list("issuer", "billing_account", "billing_period"))
+
+
+def _row(
+    place: Place, lines: _Lines, issued: Decimal | None, confirmed: set[tuple[str, str, str]]
+) -> InvoiceRow:
+    issuer, invoice, month, currency = place
+    final = bool(invoice) or issued is not None
+    final = final or all((issuer, account, month) in confirmed for account in lines.accounts)
+    difference = None if issued is None else EXACT.subtract(issued, lines.billed)
+    return InvoiceRow(
+        *place,
+        lines=lines.lines,
+        billed=lines.billed,
+        issued=issued,
+        difference=difference,
+        tolerance=tolerance(lines.lines, currency),
+        within=None if difference is None else is_within(difference, lines.lines, currency),
+        provisional=not final,
+    )

@@ -1,0 +1,167 @@
+"""What a reader of a period's money must know: implausible, provisional, waiting, rejected (§11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from django.db.models import Count, Exists, F, OuterRef, Q, Sum
+
+from finops.core.money import EXACT, plain
+from finops.core.period import Period, rfc3339
+from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, UsageHour
+from finops.ledger.queries.invoices import invoice_tie_out
+from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
+from finops.ledger.queries.snapshots import with_verdict
+
+LAG = timedelta(hours=48)
+ACTIVE = timedelta(days=35)
+UNRECOGNISED = "unrecognised"
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyException:
+    """One thing to know; kind and subject name it, the amount is what is at stake."""
+
+    kind: str
+    subject: str
+    text: str
+    amount: Decimal | None = None
+    currency: str | None = None
+
+
+def money_exceptions(period: Period) -> list[MoneyException]:
+    """All exceptions of the charges of a period, in a stable order; empty when there are none."""
+    found = [
+        *_effective_differs(period),
+        *_provisional(period),
+        *_outside_tolerance(period),
+        *_waiting(period),
+        *_rejected(period),
+        *_unrecognised(period),
+        *_lagging(period),
+    ]
+    return sorted(found, key=lambda one: (one.kind, one.subject, one.currency or ""))
+
+
+def _effective_differs(period: Period) -> Iterator[MoneyException]:
+    """Usage no commitment covers must cost effectively what is billed (facts: whole-dollar file)."""
+    rows = (
+        in_period(period)
+        .filter(category="Usage", commitment__isnull=True)
+        .exclude(effective_cost=F("billed_cost"))
+        .filter(effective_cost__isnull=False, billed_cost__isnull=False)
+        .order_by()
+        .values_list("snapshot__issuer", "currency")
+        .annotate(lines=Count("pk"), billed=Sum("billed_cost"), effective=Sum("effective_cost"))
+    )
+    for issuer, currency, lines, billed, effective in rows:
+        difference = EXACT.subtract(effective, billed)
+        yield MoneyException(
+            "effective-differs-from-billed",
+            issuer,
+            f"{issuer}: effective cost differs from billed cost on {lines} lines of usage that no "
+            f"commitment covers: {plain(effective)} against {plain(billed)} {currency}. The export "
+            "may round one of them",
+            difference,
+            currency,
+        )
+
+
+def _provisional(period: Period) -> Iterator[MoneyException]:
+    for row in invoice_tie_out(period):
+        if row.provisional:
+            yield MoneyException(
+                "provisional-month",
+                f"{row.issuer} {row.billing_period}",
+                f"{row.issuer}: {row.lines} lines of {row.billing_period} are on no invoice yet; "
+                "the month may still change",
+                row.billed,
+                row.currency,
+            )
+
+
+def _outside_tolerance(period: Period) -> Iterator[MoneyException]:
+    for row in invoice_tie_out(period):
+        if row.within is False and row.difference is not None and row.issued is not None:
+            yield MoneyException(
+                "invoice-differs",
+                f"{row.issuer} {row.invoice}",
+                f"{row.issuer} issued {plain(row.issued)} {row.currency} on invoice {row.invoice} of "
+                f"{row.billing_period}; its {row.lines} lines sum to {plain(row.billed)}, which is "
+                "outside the tolerance",
+                row.difference,
+                row.currency,
+            )
+
+
+def _waiting(period: Period) -> Iterator[MoneyException]:
+    snapshots = with_verdict().filter(verdict="waiting")
+    touching = Q(charge_start__lt=period.end, charge_end__gte=period.start)
+    for one in snapshots.filter(touching | Q(billing_period__in=months_of(period))):
+        for currency, billed in _billed_of(one):
+            yield MoneyException(
+                "waiting-snapshot",
+                f"snapshot {one.pk}",
+                f"{one}: a delivery of {one.charges} charges waits for a decision: more parts, or a "
+                "replacement? It does not count yet",
+                billed,
+                currency,
+            )
+
+
+def _billed_of(snapshot: Snapshot) -> list[tuple[str, Decimal | None]]:
+    lines = Charge.objects.filter(snapshot=snapshot).order_by()
+    return list(lines.values_list("currency").annotate(billed=Sum("billed_cost")))
+
+
+def _rejected(period: Period) -> Iterator[MoneyException]:
+    """Documents of the period with rejected rows, and those of which nothing could be taken."""
+    lines = Charge.objects.filter(
+        document=OuterRef("pk"), charge_start__lt=period.end, charge_end__gte=period.start
+    )
+    hours = {"hour__gte": period.start - timedelta(hours=1), "hour__lt": period.end}
+    blocks = ReadingBlock.objects.filter(document=OuterRef("pk"), **hours)
+    usage = UsageHour.objects.filter(document=OuterRef("pk"), **hours)
+    nothing = Q(charges=0, readings=0) & ~Exists(UsageHour.objects.filter(document=OuterRef("pk")))
+    documents = Document.objects.filter(rows_rejected__gt=0).filter(
+        Q(Exists(lines)) | Q(Exists(blocks)) | Q(Exists(usage)) | nothing
+    )
+    for one in documents.order_by("received_at", "pk"):
+        yield MoneyException(
+            "rejected-rows",
+            one.sha256,
+            f"{one.name}: {one.rows_rejected} of {one.rows_read} rows could not be taken",
+        )
+
+
+def _unrecognised(period: Period) -> Iterator[MoneyException]:
+    rows = (
+        in_period(period)
+        .filter(gpu_model=UNRECOGNISED)
+        .order_by()
+        .values_list("snapshot__issuer", "currency")
+        .annotate(lines=Count("pk"), effective=Sum("effective_cost"))
+    )
+    for issuer, currency, lines, effective in rows:
+        yield MoneyException(
+            "unrecognised-gpu",
+            issuer,
+            f"{issuer}: {lines} lines look like GPU time of a model not in the catalogue",
+            effective,
+            currency,
+        )
+
+
+def _lagging(period: Period) -> Iterator[MoneyException]:
+    """Issuers whose charges end well before the others' do."""
+    newest = cost_reach()
+    for issuer, reach in sorted(reach_by_issuer().items()):
+        if newest and reach < period.end and LAG < newest - reach < ACTIVE:
+            yield MoneyException(
+                "cost-lags",
+                issuer,
+                f"{issuer}: charges reach only to {rfc3339(reach)}, others to {rfc3339(newest)}",
+            )
