@@ -1,0 +1,72 @@
+"""How long an incarnation may have counted unseen before a restart or an end (method §2.6)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .counter import is_gap
+from .tokens import Dark
+
+
+@dataclass(frozen=True, slots=True)
+class Ups:
+    """A target's `up` readings in time order."""
+
+    times_ms: Sequence[int] = ()
+    values: Sequence[int] = ()
+
+    def first_down(self, after_ms: int, until_ms: int | None = None) -> int | None:
+        """The first `up` = 0 after an instant (and not after another)."""
+        for index in range(bisect_right(self.times_ms, after_ms), len(self.times_ms)):
+            if until_ms is not None and self.times_ms[index] > until_ms:
+                return None
+            if self.values[index] == 0:
+                return self.times_ms[index]
+        return None
+
+    def stops_after(self, after_ms: int, until_ms: int, usual_ms: int) -> bool:
+        """Whether the target's `up` was being read and then was not, for longer than a gap."""
+        index = bisect_right(self.times_ms, after_ms)
+        if index == 0:
+            return False
+        following = self.times_ms[index] if index < len(self.times_ms) else until_ms
+        return is_gap(min(following, until_ms) - after_ms, usual_ms)
+
+
+def dark_of(
+    *,
+    from_ms: int,
+    to_ms: int,
+    mark_us: int | None,
+    value: int,
+    usual_ms: int | None,
+    ups: Ups,
+    source_goes_on: Callable[[int, int], bool],
+) -> Dark:
+    """The dark of a restart seen by the reading at `to_ms`, the last before it at `from_ms`.
+
+    Until the earliest of the first `up` = 0, the new incarnation's mark, the next reading, and one
+    usual interval when the target's `up` stops while its source goes on.
+    """
+    down = ups.first_down(from_ms, to_ms)
+    ends = [to_ms]
+    if down is not None:
+        ends.append(down)
+    if mark_us is not None:
+        ends.append(max(from_ms, -(-mark_us // 1000)))
+    if usual_ms is not None and ups.stops_after(from_ms, to_ms, usual_ms):
+        following = bisect_left(ups.times_ms, from_ms + 1)
+        until = ups.times_ms[following] if following < len(ups.times_ms) else to_ms
+        if source_goes_on(from_ms + usual_ms, min(until, to_ms)):
+            ends.append(from_ms + usual_ms)
+    shown = value if mark_us is None and down is None else 0
+    return Dark(min(ends) - from_ms, shown)
+
+
+def dark_of_end(last_ms: int, usual_ms: int | None, ups: Ups) -> Dark:
+    """The dark of an end: until the first `up` = 0, at most one usual interval."""
+    down = ups.first_down(last_ms)
+    ends = [end for end in (down, last_ms + usual_ms if usual_ms else None) if end is not None]
+    return Dark(min(ends) - last_ms if ends else 0)

@@ -1,0 +1,95 @@
+"""Posting usage records: what a gateway or application logged, summed by hour and label set (§6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from finops.core.period import hour_of
+from finops.ledger.models import Document, Source, UsageHour
+from finops.sources.records import Rejection, UsageRecord
+
+from .readings import labels_digest
+
+BATCH = 500
+
+
+@dataclass(slots=True)
+class PostedUsage:
+    """What became of a document's usage records."""
+
+    records: int = 0
+    refused: list[Rejection] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Sum:
+    labels: dict[str, str]
+    prompt: int = 0
+    engine_prompt: int = 0
+    cached: int | None = 0
+    generation: int = 0
+    requests: int = 0
+
+
+def post_usage(document: Document, source: Source, records: Iterable[UsageRecord]) -> PostedUsage:
+    """Sums a document's usage records by UTC hour, label set and quality, and posts the sums.
+
+    A record whose request stands in the document already is a duplicate and named. Cached tokens
+    of a sum are unknown as soon as one of its records does not tell them. To be called inside the
+    ledger's transaction.
+    """
+    posted, sums = PostedUsage(), dict[tuple[datetime, str, str], _Sum]()
+    seen: set[str] = set()
+    for record in records:
+        if record.request is not None and record.request in seen:
+            posted.refused.append(
+                Rejection.of(record.line, "id", record.request, "the request stands here already")
+            )
+            continue
+        if record.request is not None:
+            seen.add(record.request)
+        _add(sums, record)
+        posted.records += 1
+    UsageHour.objects.bulk_create(
+        (_row(document, source, key, total) for key, total in sorted(sums.items(), key=_first)),
+        batch_size=BATCH,
+    )
+    return posted
+
+
+def _first(item: tuple[tuple[datetime, str, str], _Sum]) -> tuple[datetime, str, str]:
+    return item[0]
+
+
+def _add(sums: dict[tuple[datetime, str, str], _Sum], record: UsageRecord) -> None:
+    labels = dict(record.labels) | {"model_name": record.model}
+    key = (hour_of(record.at), labels_digest(labels), record.quality)
+    total = sums.setdefault(key, _Sum(labels))
+    total.prompt += record.prompt_tokens
+    total.engine_prompt += record.prompt_tokens * record.choices
+    total.generation += record.generation_tokens
+    total.requests += 1
+    if record.cached_tokens is None or total.cached is None:
+        total.cached = None
+    else:
+        total.cached += record.cached_tokens
+
+
+def _row(
+    document: Document, source: Source, key: tuple[datetime, str, str], total: _Sum
+) -> UsageHour:
+    return UsageHour(
+        document=document,
+        source=source,
+        hour=key[0],
+        labels=total.labels,
+        labels_digest=key[1],
+        quality=key[2],
+        prompt_tokens=total.prompt,
+        engine_prompt_tokens=total.engine_prompt,
+        cached_tokens=total.cached,
+        generation_tokens=total.generation,
+        requests=total.requests,
+    )

@@ -1,0 +1,372 @@
+"""Tokens of a period, by any grouping: booked, bounded and covered (method §2)."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connections
+from django.db.models import Max
+
+from finops.core.counter import is_gap
+from finops.core.dark import Ups, dark_of_end
+from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
+from finops.core.tokens import Dark, Rate, SeriesPeriod, Tokens, tokens_of, union
+from finops.ledger.models import ReadingBlock, Series, TokenHour, UsageHour
+from finops.ledger.which import ledger_name
+from finops.sources.engines import role_of
+from finops.sources.samples import unpack
+
+TOKEN_ROLES = (
+    "prompt",
+    "generation",
+    "cached_prompt",
+    "prefix_hits",
+    "delivered_prompt",
+    "delivered_generation",
+)
+KeyOf = Callable[[Mapping[str, str], datetime], Hashable]
+"""From a series' labels (with `source`) and an hour to the group it belongs to."""
+
+
+class Row(NamedTuple):
+    """The current row of one series and hour, as bounds need it."""
+
+    hour_ms: int
+    tokens: int
+    readings: int
+    restarts: int
+    hidden_resets: int
+    opening_tokens: int
+    rate_tokens: int
+    rate_ms: int
+    usual_ms: int | None
+    first_ms: int
+    last_ms: int
+    facts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one series around a period."""
+
+    series: Series
+    source: str
+    labels: dict[str, str]
+    rows: list[Row] = field(default_factory=list)
+    following: Row | None = None
+    first_ms: int = 0
+    born_ms: int = 0
+    last_ms: int = 0
+    usual_ms: int | None = None
+    source_last_ms: int = 0
+
+    @property
+    def engine(self) -> tuple[int, str]:
+        """The engine: target and `engine` label."""
+        return self.series.target_id, self.series.engine
+
+    def ended(self) -> bool:
+        """Whether its source has readings more than 2.5 × usual after its last one (§2.5)."""
+        return self.usual_ms is not None and is_gap(
+            self.source_last_ms - self.last_ms, self.usual_ms
+        )
+
+    def gaps(self) -> Iterator[tuple[int, int, int, int]]:
+        """Every gap that ends in the period or across its end: from, to, usual, tokens."""
+        for row in [*self.rows, *([self.following] if self.following else [])]:
+            for gap in row.facts.get("gaps", ()):
+                yield gap[0], gap[1], gap[2], gap[3]
+
+
+class TokenLedger:
+    """The token rows of one period, loaded once; totals of any part of it, by any grouping."""
+
+    def __init__(self, period: Period) -> None:
+        self.period = period
+        self.known = _load(period)
+        self.usage = list(
+            UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end).select_related(
+                "source"
+            )
+        )
+        self._dark_of_end: dict[int, Dark] = {}
+
+    def totals(self, period: Period | None = None) -> Tokens:
+        """The tokens of the period, or of a part of it in whole hours."""
+        return self.by(lambda labels, hour: None, period).get(None, Tokens())
+
+    def by(
+        self,
+        key_of: KeyOf,
+        period: Period | None = None,
+        caps: Mapping[Hashable, int] | None = None,
+    ) -> dict[Any, Tokens]:
+        """Tokens by group. `caps` are declared highest rates of groups, in tokens per second."""
+        wanted = period or self.period
+        groups: dict[Hashable, dict[str, list[tuple[Known, SeriesPeriod]]]] = {}
+        for known in self.known:
+            for key, part in self.parts(known, wanted, key_of).items():
+                groups.setdefault(key, {}).setdefault(known.series.role, []).append((known, part))
+        result: dict[Hashable, Tokens] = {}
+        for key, roles in groups.items():
+            cap = (caps or {}).get(key)
+            result[key] = _group(roles, Rate(cap, 1000) if cap else None)
+        for key, tokens in self._usage(wanted, key_of).items():
+            result[key] = union([result[key], tokens]) if key in result else tokens
+        return result
+
+    def hours(self, role: str) -> Iterator[tuple[Known, datetime, int]]:
+        """Booked tokens of one role by series and hour."""
+        for known in self.known:
+            if known.series.role == role:
+                for row in known.rows:
+                    yield known, instant_of(row.hour_ms), row.tokens
+
+    def parts(self, known: Known, period: Period, key_of: KeyOf) -> dict[Hashable, SeriesPeriod]:
+        """One series in a period, by the group that each of its hours belongs to."""
+        start, end = milliseconds(period.start), milliseconds(period.end)
+        low = bisect_left(known.rows, start, key=lambda row: row.hour_ms)
+        high = bisect_left(known.rows, end, key=lambda row: row.hour_ms)
+        parts: dict[Hashable, SeriesPeriod] = {}
+        key: Hashable = None
+        for row in known.rows[low:high]:
+            key = key_of(known.labels, instant_of(row.hour_ms))
+            _add_row(parts.setdefault(key, SeriesPeriod()), row)
+        if not parts:
+            spanning = any(gap[0] < start and gap[1] >= end for gap in known.gaps())
+            if not spanning:
+                return {}
+            key = key_of(known.labels, period.start)
+            parts[key] = SeriesPeriod()
+        first = key_of(known.labels, instant_of(known.rows[low].hour_ms)) if low < high else key
+        self._edges(known, start, end, parts[first], parts[key])
+        return parts
+
+    def _edges(
+        self, known: Known, start: int, end: int, first: SeriesPeriod, last: SeriesPeriod
+    ) -> None:
+        """Gaps, living time and ends of a series in a period."""
+        for from_ms, to_ms, usual_ms, tokens in known.gaps():
+            inside = min(to_ms, end) - max(from_ms + usual_ms, start)
+            first.unobserved_ms += max(0, inside)
+            first.gaps += start <= to_ms < end
+            if from_ms < start <= to_ms < end:
+                first.straddles_start += tokens
+                first.edge_in_gap = True
+            elif from_ms < end <= to_ms:
+                last.straddles_end += tokens
+                last.edge_in_gap = True
+        ended = known.ended()
+        until = min(end, known.last_ms) if ended else end
+        first.living_ms += max(0, until - max(start, known.born_ms))
+        if ended and start <= known.last_ms < end:
+            last.ends += 1
+            last.darks.append(self._end(known))
+        elif not ended and known.usual_ms and is_gap(end - known.last_ms, known.usual_ms):
+            silent_from = max(start, known.last_ms + known.usual_ms)
+            last.unobserved_ms += max(0, end - silent_from)
+            last.edge_in_gap = True
+
+    def _end(self, known: Known) -> Dark:
+        if known.series.pk not in self._dark_of_end:
+            ups = _ups_after(known)
+            self._dark_of_end[known.series.pk] = dark_of_end(known.last_ms, known.usual_ms, ups)
+        return self._dark_of_end[known.series.pk]
+
+    def _usage(self, period: Period, key_of: KeyOf) -> dict[Hashable, Tokens]:
+        sums: dict[Hashable, list[UsageHour]] = {}
+        for row in self.usage:
+            if row.hour in period:
+                labels = row.labels | {"source": row.source.name}
+                sums.setdefault(key_of(labels, row.hour), []).append(row)
+        return {
+            key: Tokens(
+                delivered_prompt=sum(row.prompt_tokens for row in rows),
+                delivered_generation=sum(row.generation_tokens for row in rows),
+                delivered_cached_prompt=_sum_or_none([row.cached_tokens for row in rows]),
+                exact=True,
+            )
+            for key, rows in sums.items()
+        }
+
+
+def _sum_or_none(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def token_totals(period: Period) -> Tokens:
+    """The tokens of a period of whole hours over everything in the ledger."""
+    return TokenLedger(period).totals()
+
+
+def reach() -> dict[str, datetime]:
+    """The last reading, or the last hour of usage records, of each source."""
+    last: dict[str, datetime] = {
+        name: instant_of(ms)
+        for name, ms in ReadingBlock.objects.values_list("series__target__source__name").annotate(
+            Max("last_ms")
+        )
+    }
+    for name, hour in UsageHour.objects.values_list("source__name").annotate(Max("hour")):
+        until = instant_of(milliseconds(hour) + HOUR_MS)
+        last[name] = max(until, last.get(name, until))
+    return last
+
+
+def _add_row(part: SeriesPeriod, row: Row) -> None:
+    part.booked += row.tokens
+    part.readings += row.readings
+    part.restarts += row.restarts
+    part.hidden_resets += row.hidden_resets
+    part.openings += len(row.facts.get("openings", ()))
+    part.opening_tokens += row.opening_tokens
+    part.alternations += row.facts.get("alternations", 0)
+    part.unmarked = part.unmarked or row.facts.get("unmarked", False)
+    part.rate = max(part.rate, Rate(row.rate_tokens, row.rate_ms))
+    part.darks.extend(Dark(r["dark"], r["shown"]) for r in row.facts.get("restarts", ()))
+
+
+def _group(roles: Mapping[str, Sequence[tuple[Known, SeriesPeriod]]], cap: Rate | None) -> Tokens:
+    parts = {role: [part for _, part in found] for role, found in roles.items()}
+    cached = _cached(roles)
+    if cached is not None:
+        parts["cached_prompt"] = cached
+    return tokens_of(parts, cached_known=cached is not None, cap=cap)
+
+
+def _cached(
+    roles: Mapping[str, Sequence[tuple[Known, SeriesPeriod]]],
+) -> list[SeriesPeriod] | None:
+    """Cached prompt tokens of each engine that counts prompt tokens: `prompt_tokens_cached`, or
+    prefix-cache hits under the preferred name; None when one of them tells neither."""
+    best: dict[tuple[int, str], tuple[int, SeriesPeriod]] = {}
+    for rank, role in enumerate(("cached_prompt", "prefix_hits")):
+        for known, part in roles.get(role, ()):
+            metric = role_of(known.series.metric)
+            order = 10 * rank + (metric.alias_rank if metric else 9)
+            if known.engine not in best or order < best[known.engine][0]:
+                best[known.engine] = (order, part)
+    engines = {known.engine for known, _ in roles.get("prompt", ())}
+    if not engines or engines - best.keys():
+        return None
+    return [part for engine, (_, part) in best.items() if engine in engines]
+
+
+# -- loading -----------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms, "
+    "first_ms, last_ms, facts"
+)
+
+_ROWS = f"""
+SELECT DISTINCT ON (series_id, hour) series_id,
+    (extract(epoch FROM hour) * 1000)::bigint, {_COLUMNS}
+FROM ledger_tokenhour JOIN ledger_series ON ledger_series.id = series_id
+WHERE hour >= %s AND hour < %s AND role = ANY(%s)
+ORDER BY series_id, hour, revision DESC
+"""
+
+_AROUND = f"""
+SELECT series.id, first.first_ms, first.facts, last.last_ms, last.usual_ms, following.*
+FROM ledger_series series
+CROSS JOIN LATERAL (
+    SELECT first_ms, facts FROM ledger_tokenhour
+    WHERE series_id = series.id ORDER BY hour, revision DESC LIMIT 1
+) first
+CROSS JOIN LATERAL (
+    SELECT last_ms, usual_ms FROM ledger_tokenhour
+    WHERE series_id = series.id ORDER BY hour DESC, revision DESC LIMIT 1
+) last
+LEFT JOIN LATERAL (
+    SELECT (extract(epoch FROM hour) * 1000)::bigint, {_COLUMNS} FROM ledger_tokenhour
+    WHERE series_id = series.id AND hour >= %s ORDER BY hour, revision DESC LIMIT 1
+) following ON true
+WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
+"""
+
+_SOURCES = """
+SELECT target.source_id, max(block.last_ms)
+FROM ledger_target target
+JOIN ledger_series series ON series.target_id = target.id
+CROSS JOIN LATERAL (
+    SELECT last_ms FROM ledger_readingblock
+    WHERE series_id = series.id ORDER BY hour DESC, last_ms DESC LIMIT 1
+) block
+GROUP BY target.source_id
+"""
+
+
+def _load(period: Period) -> list[Known]:
+    start, end = milliseconds(period.start), milliseconds(period.end)
+    roles = list(TOKEN_ROLES)
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute(_SOURCES)
+        source_last = dict(cursor.fetchall())
+        cursor.execute(_AROUND, [period.end, roles, end, start])
+        around = {row[0]: row[1:] for row in cursor.fetchall()}
+        cursor.execute(_ROWS, [period.start, period.end, roles])
+        rows: dict[int, list[Row]] = {}
+        for series_id, *values in cursor.fetchall():
+            rows.setdefault(series_id, []).append(_row(values))
+    found = Series.objects.filter(pk__in=around.keys()).select_related("target__source")
+    known = [_known(series, around[series.pk], source_last, rows) for series in found]
+    return sorted(known, key=lambda one: one.series.pk)
+
+
+def _row(values: Sequence[Any]) -> Row:
+    facts = values[-1]
+    return Row(*values[:-1], facts=_json(facts))
+
+
+def _json(value: Any) -> dict[str, Any]:
+    """jsonb as the raw cursor gives it: text, or a mapping already."""
+    return json.loads(value) if isinstance(value, str | bytes) else (value or {})
+
+
+def _known(
+    series: Series,
+    around: Sequence[Any],
+    source_last: Mapping[int, int],
+    rows: Mapping[int, list[Row]],
+) -> Known:
+    first_ms, first_facts, last_ms, usual_ms, *following = around
+    births = _json(first_facts).get("births", ())
+    born = first_ms
+    if births and births[0][0] == first_ms and births[0][1] is not None:
+        born = min(first_ms, births[0][1] // 1000)
+    source = series.target.source
+    return Known(
+        series=series,
+        source=source.name,
+        labels=series.labels | {"source": source.name},
+        rows=rows.get(series.pk, []),
+        following=_row(following) if following and following[0] is not None else None,
+        first_ms=first_ms,
+        born_ms=born,
+        last_ms=last_ms,
+        usual_ms=usual_ms,
+        source_last_ms=source_last.get(source.pk, last_ms),
+    )
+
+
+def _ups_after(known: Known) -> Ups:
+    """The target's `up` readings in the hours around a series' last reading."""
+    blocks = ReadingBlock.objects.filter(
+        series__target=known.series.target_id,
+        series__role="up",
+        hour__gte=instant_of(known.last_ms // HOUR_MS * HOUR_MS),
+        hour__lte=instant_of(known.last_ms + HOUR_MS),
+    ).values_list("payload", flat=True)
+    readings: list[tuple[int, int]] = []
+    for payload in blocks:
+        times, values = unpack(bytes(payload))
+        readings.extend(zip(times, map(int, values), strict=True))
+    readings.sort()
+    return Ups([t for t, _ in readings], [v for _, v in readings])
