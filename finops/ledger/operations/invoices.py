@@ -23,10 +23,15 @@ def set_invoice_amount(
     at: datetime,
     document: Document | None = None,
 ) -> InvoiceAmount:
-    """Adds the amount printed on an invoice; the newest holds. ValueError for unusable values."""
+    """Adds the amount printed on an invoice; the newest holds. ValueError for unusable values.
+
+    An empty `invoice` stands for the lines of the month that name none, as exports before FOCUS
+    1.2 never do.
+    """
     month_of(billing_period)
     exact = parse_decimal(amount) if isinstance(amount, str) else amount
-    issuer, invoice, currency = _words(issuer=issuer, invoice=invoice, currency=currency)
+    issuer, currency = _words(issuer=issuer, currency=currency)
+    invoice = _words(invoice=invoice)[0] if invoice.strip() else ""
     with atomic():
         row = InvoiceAmount.objects.create(
             issuer=issuer,

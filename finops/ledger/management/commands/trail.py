@@ -1,0 +1,32 @@
+"""`trail`: who did what, newest first; `--verify` recomputes the chain of digests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from finops.ledger.cli import Command as Base
+from finops.trail import queries
+from finops.trail.operations import verify
+
+
+class Command(Base):
+    """Shows or verifies the trail of the ledger in use."""
+
+    help = "Show who did what, or verify that nobody changed the record of it."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--verify", action="store_true", help="recompute the chain of digests")
+        parser.add_argument("--limit", type=int, default=50, help="how many entries to show")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        head = queries.head()
+        result: dict[str, Any] = {
+            "entries": head[0] if head else 0,
+            "head": head[1] if head else None,
+        }
+        if options["verify"]:
+            problems = verify()
+            return result | {"problems": problems, "ok": not problems}, not problems
+        return result | {"newest": queries.entries(limit=options["limit"])}, True

@@ -1,0 +1,116 @@
+"""Checking the ledger against itself and its documents: every figure computed a second time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from finops.core.amounts import BASES, Money
+from finops.ledger.models import (
+    Charge,
+    Document,
+    ReadingBlock,
+    RejectedRow,
+    Series,
+    Snapshot,
+    UsageHour,
+)
+from finops.ledger.queries.money import MONEY
+
+SERIES_AT_ONCE = 200
+
+Digest = Callable[[Path], str]
+
+
+def missing_bytes(stored: Callable[[str], Path], digest_of: Digest) -> Iterator[str]:
+    """Documents whose bytes are gone from the store, or are no longer those received."""
+    for one in Document.objects.order_by("pk").iterator(chunk_size=500):
+        path = stored(one.sha256)
+        if not path.exists():
+            yield f"{one.name}: its bytes are missing from the store ({one.sha256})"
+        elif path.stat().st_size != one.size_bytes or digest_of(path) != one.sha256:
+            yield f"{one.name}: its bytes in the store are not those received ({one.sha256})"
+
+
+def miscounted_documents() -> Iterator[str]:
+    """Documents whose rows are not all accounted for, or whose postings are not as counted."""
+    lines = _counts(Charge, "pk")
+    rejected = _counts(RejectedRow, "pk")
+    readings = _sums(ReadingBlock, "readings")
+    requests = _sums(UsageHour, "requests")
+    for one in Document.objects.order_by("pk").iterator(chunk_size=500):
+        found = {
+            "charges": (one.charges, lines.get(one.pk, 0)),
+            "readings": (one.readings, readings.get(one.pk, 0)),
+            "usage records": (one.account.get("records", 0), requests.get(one.pk, 0)),
+        }
+        for what, (said, is_now) in found.items():
+            if said != is_now:
+                yield f"{one.name}: {said} {what} were counted, {is_now} are there"
+        if rejected.get(one.pk, 0) > one.rows_rejected:
+            yield f"{one.name}: more rejected rows are there than were counted"
+        if "totals" in one.account and one.rows_read != one.charges + one.rows_rejected:
+            yield f"{one.name}: rows read are not charges and rejections"
+
+
+def _counts(model: Any, field: str) -> dict[str, int]:
+    rows = model.objects.order_by().values_list("document_id").annotate(found=Count(field))
+    return dict(rows)
+
+
+def _sums(model: Any, field: str) -> dict[str, int]:
+    rows = model.objects.order_by().values_list("document_id").annotate(found=Sum(field))
+    return dict(rows)
+
+
+def changed_totals() -> Iterator[str]:
+    """Documents whose charges no longer sum to the control totals taken when they were read."""
+    sums: dict[str, Money] = defaultdict(Money)
+    totals = {f"sum_{name}": Sum(name) for name in MONEY}
+    rows = Charge.objects.order_by().values("document_id", "currency").annotate(**totals)
+    names = ("document_id", "currency", *totals)
+    for document_id, currency, *four in rows.values_list(*names):
+        sums[document_id].add(currency, (four[0], four[1], four[2], four[3]))
+    for one in Document.objects.order_by("pk").iterator(chunk_size=500):
+        said = _decimals(one.account.get("totals", {}))
+        if said != _decimals(sums[one.pk].as_json()):
+            yield f"{one.name}: its charges no longer sum to its control totals"
+
+
+def _decimals(totals: dict[str, dict[str, str | None]]) -> dict[tuple[str, str], Decimal | None]:
+    return {
+        (currency, basis): None if (text := amounts.get(basis)) is None else Decimal(text)
+        for currency, amounts in totals.items()
+        for basis in BASES
+    }
+
+
+def miscounted_snapshots() -> Iterator[str]:
+    """Snapshots whose charges are not as many as were delivered."""
+    rows = Snapshot.objects.annotate(found=Count("lines")).order_by("pk")
+    for pk, said, found in rows.values_list("pk", "charges", "found"):
+        if said != found:
+            yield f"snapshot {pk}: {said} charges were delivered, {found} are there"
+
+
+def rederived(recheck: Callable[[Sequence[int]], Iterable[str]]) -> Iterator[str]:
+    """Series whose token hours differ from a fresh derivation from their readings."""
+    series = list(Series.objects.order_by("target_id", "pk").values_list("pk", flat=True))
+    for start in range(0, len(series), SERIES_AT_ONCE):
+        yield from recheck(series[start : start + SERIES_AT_ONCE])
+
+
+def size() -> dict[str, int]:
+    """How much there is to check."""
+    return {
+        "documents": Document.objects.count(),
+        "charges": Charge.objects.count(),
+        "snapshots": Snapshot.objects.count(),
+        "series": Series.objects.count(),
+        "reading_blocks": ReadingBlock.objects.count(),
+    }
