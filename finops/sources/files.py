@@ -25,6 +25,7 @@ BOMB_RATIO: Final = 250
 
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
+_PARQUET: Final = b"PAR1"
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _OTHER_PACKINGS: Final = {
@@ -106,9 +107,15 @@ def _refuse_packings(start: bytes, name: str) -> None:
 
 
 def read_head(path: Path, name: str) -> bytes:
-    """The first 256 KiB of the document, unpacked, without a byte order mark."""
+    """The first 256 KiB of the document, unpacked, without a byte order mark.
+
+    Of a Parquet file also the last 256 KiB, where its columns are named.
+    """
     with open_plain(path, name) as stream:
         head = stream.read(HEAD_BYTES)
+        if head.startswith(_PARQUET) and len(head) == HEAD_BYTES:
+            stream.seek(-HEAD_BYTES, io.SEEK_END)
+            head += stream.read(HEAD_BYTES)
     if not head:
         raise Refused(f"{name}: the file is empty")
     return without_marks(head)

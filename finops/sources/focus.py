@@ -133,7 +133,7 @@ class _Warnings:
 def recognises(head: bytes, name: str) -> str | None:
     """`focus` when the header of a CSV, or the schema of a Parquet file, is Cost and Usage."""
     if is_parquet(head):
-        return FORMATS[0] if _PARQUET_SIGN in head or name.endswith(".parquet") else None
+        return FORMATS[0] if _PARQUET_SIGN in head else None
     header = _header(head)
     return FORMATS[0] if header and columns.looks_like_focus(header) else None
 
@@ -156,7 +156,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     Refused when it cannot be read at all: a damaged file, or a column that stands twice.
     """
     rows = _rows(path, name)
-    header = [column or "" for column in next(rows)[1]]
+    header = [column or "" for column in next(rows, (1, ()))[1]]
     twice = columns.duplicates(header)
     if twice:
         raise Refused(f"{name}: line 1: the column {twice[0]} stands more than once")

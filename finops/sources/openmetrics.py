@@ -78,7 +78,7 @@ def _records(account: Account, path: Path, name: str) -> Iterator[SeriesReadings
         if fault:
             yield Rejection.of(number, fault[0], line, fault[1])
     account.version = "OpenMetrics" if closed else "Prometheus text"
-    for one in series.values():
+    for one in {id(one): one for one in series.values()}.values():
         yield from _readings(one, closed, name)
 
 
@@ -93,7 +93,7 @@ def _take(
         raise Refused(f"{name}: {_NO_TIMES.format(line=number)}")
     key = found.group("series").strip()
     try:
-        one = series.get(key) or series.setdefault(key, _series(key))
+        one = series.get(key) or _same_series(key, series)
         value = _float(found.group("value"))
         _float(found.group("time"))
     except ValueError as error:
@@ -101,6 +101,14 @@ def _take(
     one.times.append(found.group("time"))
     one.values.append(value)
     return None
+
+
+def _same_series(key: str, series: dict[str, _Series]) -> _Series:
+    """The series of a spelling not met before; other spellings of the same labels share it."""
+    new = _series(key)
+    for known in (f"{new.metric} {new.labels}", key):
+        new = series.setdefault(known, new)
+    return new
 
 
 def _series(key: str) -> _Series:

@@ -131,7 +131,7 @@ def _json_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] |
 
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | _Fault]]:
     rows = csv_rows(path, name)
-    keys = _short_names(next(rows)[1])
+    keys = _short_names(next(rows, (1, []))[1])
     for line, cells in rows:
         if len(cells) != len(keys):
             reason = f"the row has {len(cells)} fields, the header {len(keys)}"

@@ -1,0 +1,125 @@
+"""Which metric plays which role, against what released engines really export."""
+
+import re
+
+import pytest
+
+from finops.sources.engines import (
+    ROLES,
+    mark_of,
+    marked_metric,
+    metrics_to_collect,
+    role_of,
+)
+from tests.sources.reading import sample
+
+
+def exported(file: str) -> set[str]:
+    text = sample(f"metrics/{file}.prom").read_text()
+    return set(re.findall(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", text, re.MULTILINE))
+
+
+def roles(file: str) -> dict[str, str]:
+    """The best name for each role among what a file exports."""
+    best: dict[str, tuple[int, str]] = {}
+    for metric in exported(file):
+        role = role_of(metric)
+        if role and role.kind != "mark":
+            best[role.name] = min(best.get(role.name, (9, "")), (role.alias_rank, metric))
+    return {name: metric for name, (_, metric) in best.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "kv_usage", "cached"),
+    [
+        ("vllm-0.4.3-v0-engine", "vllm:gpu_cache_usage_perc", None),
+        ("vllm-0.8.5-v0-engine", "vllm:gpu_cache_usage_perc", None),
+        ("vllm-0.10.2-single", "vllm:kv_cache_usage_perc", None),
+        ("vllm-0.12.0-single", "vllm:kv_cache_usage_perc", None),
+        ("vllm-0.33.0-single", "vllm:kv_cache_usage_perc", "vllm:prompt_tokens_cached_total"),
+    ],
+)
+def test_every_version_of_vllm_has_its_roles(file: str, kv_usage: str, cached: str | None) -> None:
+    found = roles(file)
+
+    assert found["prompt"] == "vllm:prompt_tokens_total"
+    assert found["generation"] == "vllm:generation_tokens_total"
+    assert found["delivered_prompt"] == "vllm:request_prompt_tokens_sum"
+    assert found["delivered_generation"] == "vllm:request_generation_tokens_sum"
+    assert found["preemptions"] == "vllm:num_preemptions_total"
+    assert found["kv_usage"] == kv_usage
+    assert found.get("cached_prompt") == cached
+
+
+def test_versions_with_two_names_of_one_gauge_prefer_the_new() -> None:
+    assert {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"} <= exported(
+        "vllm-0.10.2-single"
+    )
+    assert roles("vllm-0.10.2-single")["kv_usage"] == "vllm:kv_cache_usage_perc"
+    assert roles("vllm-0.10.2-single")["prefix_hits"] == "vllm:prefix_cache_hits_total"
+
+
+def test_sglang_has_its_roles() -> None:
+    found = roles("sglang-0.5.23-single")
+    assert found["prompt"] == "sglang:prompt_tokens_total"
+    assert found["generation"] == "sglang:generation_tokens_total"
+    assert found["cached_prompt"] == "sglang:cached_tokens_total"
+    assert (found["running"], found["waiting"]) == (
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+    )
+    assert found["pool_tokens"] == "sglang:max_total_num_tokens"
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "vllm:tokens_total",
+        "vllm:iteration_tokens_total",
+        "vllm:iteration_tokens_total_sum",
+        "vllm:iteration_tokens_total_created",
+        "vllm:spec_decode_num_draft_tokens_total",
+        "vllm:input_tokens_total",
+        "prompt_tokens_total",
+    ],
+)
+def test_what_ends_like_a_token_counter_and_is_none(metric: str) -> None:
+    assert role_of(metric) is None
+
+
+def test_marks_and_what_they_mark() -> None:
+    assert marked_metric("vllm:prompt_tokens_created") == ("vllm:prompt_tokens_total",)
+    assert marked_metric("vllm:request_prompt_tokens_created") == (
+        "vllm:request_prompt_tokens_sum",
+    )
+    assert marked_metric("python_gc_created") == ()
+    role = role_of("vllm:prompt_tokens_created")
+    assert role is not None
+    assert (role.name, role.kind, role.engine) == ("created", "mark", "vllm")
+
+
+def test_each_counter_and_its_mark_point_at_each_other() -> None:
+    for metric, role in ROLES.items():
+        mark = mark_of(metric)
+        assert (mark is not None) == (role.kind == "counter")
+        assert mark is None or metric in marked_metric(mark)
+
+
+def test_the_marks_that_vllm_exports_are_the_marks_looked_for() -> None:
+    names = exported("vllm-0.33.0-single")
+    wanted = {mark_of(metric) for metric in names & ROLES.keys()} - {None}
+    assert "vllm:prompt_tokens_created" in wanted
+    assert wanted <= names
+
+
+def test_a_collector_asks_for_everything_that_has_a_role() -> None:
+    wanted = set(metrics_to_collect())
+    assert {"up", "process_start_time_seconds", "vllm:prompt_tokens_created"} <= wanted
+    assert all(role_of(metric) for metric in wanted)
+
+
+def test_ray_spells_the_same_roles() -> None:
+    ray, plain = role_of("ray_vllm_prompt_tokens_total"), role_of("vllm:prompt_tokens_total")
+    assert ray is not None
+    assert plain is not None
+    assert (ray.name, ray.kind) == (plain.name, plain.kind)

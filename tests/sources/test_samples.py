@@ -1,0 +1,144 @@
+"""The canonical form of samples: lossless, canonical, small, and safe to read."""
+
+import lzma
+import struct
+import zlib
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from finops.sources.records import Refused, SeriesReadings
+from finops.sources.samples import MAGIC, decode, encode, pack, unpack
+from tests.paths import RECORDED
+from tests.sources.reading import read
+
+BIT_PATTERNS = st.integers(0, 2**64 - 1)
+COUNTS = st.integers(0, 2**53).map(float)
+TIMES = st.integers(-(2**52), 2**52)
+
+
+def floats_of(patterns: list[int]) -> array:
+    values = array("d")
+    values.frombytes(struct.pack(f"<{len(patterns)}Q", *patterns))
+    return values
+
+
+COLUMNS = st.one_of(
+    st.lists(st.tuples(TIMES, BIT_PATTERNS), max_size=40).map(
+        lambda rows: (array("q", [row[0] for row in rows]), floats_of([row[1] for row in rows]))
+    ),
+    st.lists(st.tuples(TIMES, COUNTS), max_size=40).map(
+        lambda rows: (array("q", [row[0] for row in rows]), array("d", [row[1] for row in rows]))
+    ),
+)
+LABELS = st.dictionaries(st.text(max_size=6), st.text(max_size=6), max_size=3).map(
+    lambda labels: tuple(sorted(labels.items()))
+)
+SERIES = st.builds(
+    lambda metric, labels, columns: SeriesReadings(metric, labels, *columns),
+    st.text(max_size=8),
+    LABELS,
+    COLUMNS,
+)
+
+
+def as_set(series: list[SeriesReadings]) -> dict[tuple, set[tuple[int, int]]]:
+    """Every sample by series, values as bit patterns, so that a NaN equals itself."""
+    samples: dict[tuple, set[tuple[int, int]]] = {}
+    for one in series:
+        bits = struct.unpack(f"<{len(one.values)}Q", one.values.tobytes())
+        samples.setdefault((one.metric, one.labels), set()).update(
+            zip(one.times_ms, bits, strict=True)
+        )
+    return samples
+
+
+@given(COLUMNS)
+def test_a_block_gives_back_every_bit_in_its_order(columns: tuple[array, array]) -> None:
+    times_ms, values = unpack(pack(*columns))
+    assert times_ms.tobytes() == columns[0].tobytes()
+    assert values.tobytes() == columns[1].tobytes()
+
+
+@settings(deadline=None)
+@given(st.lists(SERIES, max_size=6))
+def test_a_document_gives_back_every_sample(series: list[SeriesReadings]) -> None:
+    assert as_set(list(decode(encode(series)))) == as_set(series)
+
+
+@settings(deadline=None)
+@given(st.lists(SERIES, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_does_not_change_the_bytes(
+    series: list[SeriesReadings], random
+) -> None:
+    shuffled = list(series)
+    random.shuffle(shuffled)
+    assert encode(shuffled) == encode(series)
+
+
+@given(st.binary(max_size=200))
+def test_hostile_blocks_are_refused(noise: bytes) -> None:
+    for hostile in (noise, zlib.compress(noise)):
+        try:
+            unpack(hostile)
+        except Refused:
+            continue
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_hostile_documents_are_refused(noise: bytes) -> None:
+    for hostile in (noise, MAGIC + noise, MAGIC + lzma.compress(noise)):
+        try:
+            list(decode(hostile))
+        except Refused:
+            continue
+
+
+def test_parts_of_one_series_are_joined_and_ordered() -> None:
+    late = SeriesReadings("m", (("a", "b"),), array("q", [3, 2]), array("d", [30, 20]))
+    early = SeriesReadings("m", (("a", "b"),), array("q", [1, 2]), array("d", [10, 20]))
+    (one,) = decode(encode([late, early]))
+    assert (list(one.times_ms), list(one.values)) == ([1, 2, 3], [10, 20, 30])
+
+
+def test_a_truncated_document_is_refused() -> None:
+    document = encode([SeriesReadings("m", (), array("q", range(99)), array("d", range(99)))])
+    with pytest.raises(Refused):
+        list(decode(document[:-9]))
+
+
+def test_a_count_larger_than_the_document_is_refused() -> None:
+    head = b'[["m",[],0]]'
+    payload = struct.pack("<I", len(head)) + head + struct.pack("<IIqq", 1, 2**32 - 1, 0, 0) + b"\1"
+    with pytest.raises(Refused, match="ends too early"):
+        list(decode(MAGIC + lzma.compress(payload)))
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("finops.sources.samples.MAX_PAYLOAD_BYTES", 1 << 20)
+    with pytest.raises(Refused, match="too large"):
+        list(decode(MAGIC + lzma.compress(b"\0" * (2 << 20))))
+    with pytest.raises(Refused, match="too large"):
+        unpack(zlib.compress(b"\0" * (2 << 20)))
+
+
+def test_two_columns_of_different_length_are_a_fault_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="2 times stand against 1 values"):
+        pack(array("q", [1, 2]), array("d", [1]))
+
+
+def test_the_recording_takes_less_than_two_bytes_a_sample(tmp_path) -> None:
+    recorded = read(RECORDED / "raw-samples-5s.json.gz").series
+    document = encode(recorded)
+    count = sum(len(one.values) for one in recorded)
+
+    assert count == 19_968
+    assert as_set(list(decode(document))) == as_set(recorded)
+    assert len(document) / count < 1.1
+
+    (tmp_path / "samples").write_bytes(document)
+    again = read(tmp_path / "samples")
+    assert (again.account.format, again.account.rows_read) == ("headroom-samples", count)
