@@ -109,6 +109,7 @@ def gather(door: Door, matchers: Sequence[str], period: Period) -> Gathered:
         ]
         _take(door.post("/api/v1/query", form), door.base, result)
     result.series = [one for one in result.series if _inside(one, start_ms, end_ms)]
+    result.warnings = list(dict.fromkeys(result.warnings))
     return result
 
 

@@ -16,7 +16,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -101,10 +101,8 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
             pass
 
         def handle(self) -> None:
-            try:
+            with suppress(OSError):  # the client has seen enough
                 super().handle()
-            except OSError:
-                pass  # the client has seen enough
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

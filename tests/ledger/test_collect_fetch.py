@@ -103,7 +103,7 @@ def test_a_connection_cut_in_the_answer_is_asked_again() -> None:
 def test_a_store_that_does_not_answer_in_time_fails() -> None:
     with replay([]) as store:
         store.delay_seconds = 1.5
-        with pytest.raises(FetchFailed, match="no answer in 0.2 s"):
+        with pytest.raises(FetchFailed, match=r"no answer in 0\.2 s"):
             ask(store.url, Limits(read_seconds=0.2, attempts=2, pause_seconds=0.01))
 
 

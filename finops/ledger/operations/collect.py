@@ -1,0 +1,264 @@
+"""Collecting: from a source's store to documents of samples, fetches and posted readings.
+
+The unit is a window of one source. A window is asked for outside any transaction; what came is kept
+as one canonical document and posted in one transaction, under a lock of the source. So a window may
+be collected twice at once, or be cut off at any instant, and the ledger is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from finops.core.period import HOUR, Period, hour_of, rfc3339
+from finops.ledger.access import FetchFailed
+from finops.ledger.fetch import Door
+from finops.ledger.models import Document, Fetch, Source
+from finops.ledger.operations.charges import keep_rejections
+from finops.ledger.operations.documents import keep_bytes
+from finops.ledger.operations.locks import lock
+from finops.ledger.operations.readings import post_readings
+from finops.ledger.operations.sources import access_to
+from finops.ledger.queries.sources import first_collected, is_complete, uncollected
+from finops.ledger.store import Gathered, checked_matchers, earliest, gather
+from finops.ledger.which import atomic
+from finops.sources.samples import FORMATS, MAGIC, encode
+
+SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
+REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
+WARNED_ATTEMPTS = 3
+WARNED_PAUSE_SECONDS = 2.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Collected:
+    """What came of collecting one source: the contract's row, and the failure if there was one."""
+
+    name: str
+    series: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
+    readings: int = 0
+    hours: set[datetime] = field(default_factory=set)
+    incomplete_hours: set[datetime] = field(default_factory=set)
+    warnings: list[str] = field(default_factory=list)
+    refused: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """All that was asked for was fetched whole."""
+        return not self.incomplete_hours and not self.warnings
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of the command `collect`."""
+        return {
+            "name": self.name,
+            "series": len(self.series),
+            "readings": self.readings,
+            "hours": len(self.hours),
+            "incomplete_hours": len(self.incomplete_hours - self.hours),
+            "warnings": self.warnings,
+            "readings_refused": self.refused,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What came of one window. `fresh` is False when the ledger held it already."""
+
+    period: Period
+    complete: bool
+    fresh: bool
+    gathered: Gathered
+    refused: int = 0
+
+
+def collect_source(
+    source: Source,
+    *,
+    by: str,
+    at: datetime,
+    period: Period | None = None,
+    progress: Progress = lambda _: None,
+) -> Collected:
+    """Collect a source, oldest window first: the given period anew, else all that is missing.
+
+    A store that warns leaves the window incomplete and the next is tried; one that does not answer
+    ends the work. Both stand in the warnings; nothing is raised for them.
+    """
+    result = Collected(source.name)
+    try:
+        with Door(access_to(source)) as door:
+            wanted = windows_of(source, door, at=at, period=period)
+            for number, window in enumerate(wanted, 1):
+                progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
+                _add(
+                    result,
+                    collect_window(
+                        source, window, door=door, by=by, at=at, again=period is not None
+                    ),
+                )
+    except FetchFailed as error:
+        result.warnings.append(str(error))
+        result.incomplete_hours.update(getattr(error, "hours", ()))
+    return result
+
+
+def windows_of(
+    source: Source, door: Door, *, at: datetime, period: Period | None = None
+) -> list[Period]:
+    """The windows to ask for, oldest first. FetchFailed when there is nothing to be found.
+
+    A given period is widened to whole hours, but never beyond the present; without one, everything
+    since the source's first window (at most REACH ago) that no complete fetch covers.
+    """
+    end = (at - SETTLE).replace(second=0, microsecond=0)
+    if period is not None:
+        start, end = hour_of(period.start), min(_hour_from(period.end), end)
+        if start >= end:
+            raise FetchFailed("the period lies in the future; there is nothing to collect yet")
+        return list(windows(Period(start, end)))
+    reach = Period(hour_of(end) - REACH, end)
+    first = first_collected(source)
+    if first is not None:
+        span = Period(max(first, reach.start), end) if first < end else None
+    else:
+        span = earliest(door, checked_matchers(source.matchers), reach)
+        if span is None:
+            raise FetchFailed(
+                f"{source.url}: no series of a known engine in the last {REACH.days} days; look at "
+                "the source's matchers, or say --from and --to"
+            )
+    gaps = uncollected(source, span) if span is not None else []
+    return [window for gap in gaps for window in windows(gap)]
+
+
+def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
+    """The windows that end with a whole hour now past: what the schedule collects."""
+    end = hour_of(at - SETTLE)
+    return [window for window in planned if window.end <= end]
+
+
+def windows(period: Period) -> Iterator[Period]:
+    """A period cut at the UTC hours, so that the same hour is asked for in the same way always."""
+    at = period.start
+    while at < period.end:
+        end = min(hour_of(at) + HOUR, period.end)
+        yield Period(at, end)
+        at = end
+
+
+def collect_window(
+    source: Source, window: Period, *, door: Door, by: str, at: datetime, again: bool = False
+) -> Window:
+    """Ask for one window and post what came, in one transaction.
+
+    Without `again`, a window that was fetched whole before is left alone. A store that goes on
+    warning leaves a fetch that says so and no readings (method §2.8); one that does not answer
+    leaves the same and raises FetchFailed.
+    """
+    if not again and is_complete(source, window):
+        return Window(window, True, False, Gathered())
+    try:
+        gathered = _gather(source, window, door)
+    except FetchFailed as error:
+        _post_incomplete(source, window, [str(error)], at)
+        error.hours = list(window.hours())  # type: ignore[attr-defined]
+        raise
+    if not gathered.complete:
+        _post_incomplete(source, window, gathered.warnings, at)
+        return Window(window, False, True, gathered)
+    return _post(source, window, gathered, by=by, at=at)
+
+
+def _gather(source: Source, window: Period, door: Door) -> Gathered:
+    """The window's samples; a warned answer is asked for again a few times."""
+    matchers = checked_matchers(source.matchers)
+    gathered = gather(door, matchers, window)
+    for attempt in range(1, WARNED_ATTEMPTS):
+        if gathered.complete:
+            break
+        time.sleep(WARNED_PAUSE_SECONDS * attempt)
+        gathered = gather(door, matchers, window)
+    return gathered
+
+
+def _post_incomplete(source: Source, window: Period, warnings: list[str], at: datetime) -> None:
+    """The record that a window was asked for and not fetched whole; it will be asked for again."""
+    with atomic():
+        Fetch.objects.create(
+            source=source,
+            window_start=window.start,
+            window_end=window.end,
+            at=at,
+            complete=False,
+            warnings=warnings[:20],
+        )
+
+
+def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: datetime) -> Window:
+    """Keep the canonical document, then post document, fetch and readings together."""
+    name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
+    try:
+        content = encode(gathered.series)
+    except ValueError as error:
+        raise FetchFailed(f"{name}: {error}") from None
+    kept = keep_bytes(content, name, source.url)
+    with atomic():
+        lock("collect", source.name)  # one poster a source at a time
+        same = {"source": source, "window_start": window.start, "window_end": window.end}
+        if Fetch.objects.filter(**same, complete=True, document_id=kept.sha256).exists():
+            return Window(window, True, False, gathered)
+        document = Document(
+            sha256=kept.sha256,
+            size_bytes=kept.size_bytes,
+            name=name,
+            origin=source.url,
+            format=FORMATS[0],
+            version=MAGIC.decode(),
+            rows_read=gathered.readings,
+            received_at=at,
+            received_by=by,
+        )
+        # Rows may name the document before it stands there (deferred foreign keys); its own row,
+        # which can never be changed, is written last, when all its counts are known.
+        posted = post_readings(document, source, gathered.series, at=at)
+        if not Document.objects.filter(pk=kept.sha256).exists():
+            document.rows_rejected = len(posted.refused)
+            document.readings = posted.readings
+            document.account = {"warnings": gathered.notes[:20], "series": posted.series}
+            document.account["ignored_metrics"] = posted.ignored_metrics
+            document.save(force_insert=True)
+            keep_rejections(document.sha256, posted.refused)
+        Fetch.objects.create(
+            **same,
+            at=at,
+            complete=True,
+            warnings=gathered.notes[:20],
+            document=document,
+            series=len(gathered.series),
+            readings=gathered.readings,
+        )
+    return Window(window, True, True, gathered, len(posted.refused))
+
+
+def _add(result: Collected, window: Window) -> None:
+    """Count a window into the account of its source."""
+    hours = set(window.period.hours())
+    if not window.complete:
+        result.incomplete_hours |= hours
+        result.warnings += [w for w in window.gathered.warnings if w not in result.warnings]
+        return
+    result.hours |= hours
+    result.series |= {(one.metric, one.labels) for one in window.gathered.series}
+    result.readings += window.gathered.readings
+    result.refused += window.refused
+
+
+def _hour_from(instant: datetime) -> datetime:
+    """The instant itself when it is a whole hour, else the next whole hour."""
+    hour = hour_of(instant)
+    return hour if hour == instant else hour + HOUR

@@ -1,0 +1,165 @@
+"""Where readings come from and how far each source has been collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Max, Min, Sum
+
+from finops.core.period import Period, hour_of, rfc3339
+from finops.ledger.models import Fetch, Source
+
+HEALTH_DAYS = 7
+LATE = timedelta(hours=3)
+
+
+def active_sources() -> list[Source]:
+    """The Prometheus sources that are collected, by name."""
+    return list(Source.objects.filter(kind="prometheus", active=True).order_by("name"))
+
+
+def complete_windows(source: Source, period: Period) -> list[Period]:
+    """The spans of a period that were fetched whole, joined and in order."""
+    rows = Fetch.objects.filter(
+        source=source, complete=True, window_start__lt=period.end, window_end__gt=period.start
+    ).order_by("window_start")
+    spans = (
+        Period(max(start, period.start), min(end, period.end))
+        for start, end in rows.values_list("window_start", "window_end")
+    )
+    return list(_joined(spans))
+
+
+def is_complete(source: Source, window: Period) -> bool:
+    """Whether every instant of the window has been fetched whole."""
+    return complete_windows(source, window) == [window]
+
+
+def uncollected(source: Source, period: Period) -> list[Period]:
+    """The spans of a period that no complete fetch covers, oldest first."""
+    left, at = [], period.start
+    for span in complete_windows(source, period):
+        if span.start > at:
+            left.append(Period(at, span.start))
+        at = span.end
+    if at < period.end:
+        left.append(Period(at, period.end))
+    return left
+
+
+def first_collected(source: Source) -> datetime | None:
+    """The start of the oldest complete window; None for a source never collected."""
+    rows = Fetch.objects.filter(source=source, complete=True)
+    first: datetime | None = rows.aggregate(first=Min("window_start"))["first"]
+    return first
+
+
+def incomplete_hours(period: Period) -> list[tuple[str, datetime, list[str]]]:
+    """Source name, hour and warnings of every hour that was asked for and not fetched whole.
+
+    An hour that a later fetch completed is not among them (method §2.8).
+    """
+    rows = Fetch.objects.filter(
+        complete=False, window_start__lt=period.end, window_end__gt=period.start
+    ).select_related("source")
+    found: dict[tuple[str, datetime], list[str]] = {}
+    for fetch in rows.order_by("source__name", "window_start", "id"):
+        window = Period(max(fetch.window_start, period.start), min(fetch.window_end, period.end))
+        for gap in uncollected(fetch.source, window):
+            for hour in gap.hours():
+                found[(fetch.source.name, hour)] = list(fetch.warnings)
+    return [(name, hour, warnings) for (name, hour), warnings in sorted(found.items())]
+
+
+def health(at: datetime) -> list[dict[str, Any]]:
+    """Each source's state at an instant: how far it reaches, how late, how whole (plain values)."""
+    return [_health(source, at) for source in Source.objects.order_by("name")]
+
+
+def _health(source: Source, at: datetime) -> dict[str, Any]:
+    """`coverage` is the share of the last seven days' hours, since the first one, fetched whole."""
+    rows = Fetch.objects.filter(source=source)
+    last = rows.order_by("-id").first()
+    reach: datetime | None = rows.filter(complete=True).aggregate(reach=Max("window_end"))["reach"]
+    lag = None if reach is None else max(at - reach, timedelta(0))
+    day = rows.filter(complete=True, window_end__gt=at - timedelta(days=1))
+    return {
+        "name": source.name,
+        "kind": source.kind,
+        "url": source.url,
+        "matchers": source.matchers,
+        "active": source.active,
+        "state": _state(source, last, lag),
+        "reaches": None if reach is None else rfc3339(reach),
+        "lag_seconds": None if lag is None else int(lag.total_seconds()),
+        "coverage": _coverage(source, at),
+        "incomplete_hours": len(
+            list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
+        ),
+        "readings_last_day": day.aggregate(n=Sum("readings"))["n"] or 0,
+        "series_last_fetch": last.series if last is not None else 0,
+        "last_fetch": None
+        if last is None
+        else {"at": rfc3339(last.at), "complete": last.complete, "warnings": list(last.warnings)},
+    }
+
+
+def _state(source: Source, last: Fetch | None, lag: timedelta | None) -> str:
+    """One word for a page: fine, late, failing, never, idle (not collected) or files."""
+    if source.kind != "prometheus":
+        return "files"
+    if not source.active:
+        return "idle"
+    if last is None:
+        return "never"
+    if not last.complete:
+        return "failing"
+    return "late" if lag is None or lag > LATE else "fine"
+
+
+def _since(source: Source, at: datetime) -> Period | None:
+    """The whole hours of the last seven days since the source was first collected."""
+    first = first_collected(source)
+    if first is None:
+        return None
+    start, end = max(hour_of(at) - timedelta(days=HEALTH_DAYS), hour_of(first)), hour_of(at)
+    return Period(start, end) if start < end else None
+
+
+def _missing_hours(source: Source, period: Period) -> set[datetime]:
+    """The hours asked for and not fetched whole."""
+    rows = Fetch.objects.filter(
+        source=source, complete=False, window_start__lt=period.end, window_end__gt=period.start
+    )
+    return {
+        hour
+        for start, end in rows.values_list("window_start", "window_end").distinct()
+        for gap in uncollected(source, Period(start, end))
+        for hour in gap.hours()
+    }
+
+
+def _coverage(source: Source, at: datetime) -> str | None:
+    """Hours fetched whole ÷ hours, as a decimal with four places; None before the first hour."""
+    period = _since(source, at)
+    if period is None:
+        return None
+    missing = sum((gap.end - gap.start for gap in uncollected(source, period)), timedelta(0))
+    ten_thousandths = 10_000 - -(-10_000 * missing // (period.end - period.start))
+    return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04d}"
+
+
+def _joined(spans: Iterable[Period]) -> Iterator[Period]:
+    """Spans in order of their start, with those that touch or overlap made one."""
+    held: Period | None = None
+    for span in spans:
+        if held is None or span.start > held.end:
+            if held is not None:
+                yield held
+            held = span
+        else:
+            held = Period(held.start, max(held.end, span.end))
+    if held is not None:
+        yield held

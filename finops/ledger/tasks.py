@@ -1,0 +1,99 @@
+"""Background work of the ledger: each task translates, calls one operation, translates back.
+
+Every task may run twice at once and be killed at any instant: the operations post one window or one
+document in one transaction, under a lock, and leave alone what is there already. Tasks write to the
+organisation's own ledger, never to the sample's.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from celery import Task, shared_task
+from django.conf import settings
+
+from finops.core.period import Period, parse_instant, rfc3339
+from finops.ledger.access import FetchFailed
+from finops.ledger.fetch import Door
+from finops.ledger.models import Source
+from finops.ledger.operations import folder
+from finops.ledger.operations.collect import collect_window, whole_hours, windows_of
+from finops.ledger.operations.sources import access_to
+from finops.ledger.queries.sources import active_sources
+from finops.ledger.which import use_ledger
+
+BY = "schedule"
+RETRY_SECONDS = 60
+WINDOWS_A_RUN = 24 * 16
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task(name="finops.ledger.tasks.collect_all", acks_late=True)
+def collect_all() -> int:
+    """Sends one task for every source that is collected; how many there are."""
+    with use_ledger("default"):
+        sources = active_sources()
+    for source in sources:
+        collect_source.delay(source=source.name)
+    return len(sources)
+
+
+@shared_task(name="finops.ledger.tasks.collect_source", acks_late=True)
+def collect_source(*, source: str, at: str | None = None) -> int:
+    """Sends one task for every whole hour of a source that is missing, oldest first."""
+    now = _instant(at)
+    with use_ledger("default"):
+        row = Source.objects.get(name=source)
+        try:
+            with Door(access_to(row)) as door:
+                planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]
+        except FetchFailed as error:
+            logger.warning("%s cannot be collected: %s", source, error)
+            return 0
+    for window in planned:
+        collect_source_window.delay(
+            source=source, start=rfc3339(window.start), end=rfc3339(window.end)
+        )
+    return len(planned)
+
+
+@shared_task(
+    name="finops.ledger.tasks.collect_source_window", bind=True, acks_late=True, max_retries=3
+)
+def collect_source_window(
+    self: Task, *, source: str, start: str, end: str, at: str | None = None
+) -> dict[str, Any]:
+    """Collects one window of a source; tried again when the store does not answer or warns."""
+    window = Period(parse_instant(start), parse_instant(end))
+    with use_ledger("default"):
+        row = Source.objects.get(name=source)
+        try:
+            with Door(access_to(row)) as door:
+                done = collect_window(row, window, door=door, by=BY, at=_instant(at))
+        except FetchFailed as error:
+            logger.warning("%s %s: %s", source, start, error)
+            raise self.retry(countdown=_pause(self), exc=RuntimeError(str(error))) from None
+    if not done.complete:
+        warnings = "; ".join(done.gathered.warnings)
+        raise self.retry(countdown=_pause(self), exc=RuntimeError(f"{source} {start}: {warnings}"))
+    return {"readings": done.gathered.readings, "fresh": done.fresh}
+
+
+@shared_task(name="finops.ledger.tasks.look_into_invoice_folder", acks_late=True)
+def look_into_invoice_folder() -> dict[str, int]:
+    """Takes in the new files of the invoice folder; how many of each status."""
+    with use_ledger("default"):
+        return folder.take_in(Path(settings.INVOICE_FOLDER), by=BY, at=datetime.now(UTC))
+
+
+def _instant(text: str | None) -> datetime:
+    return datetime.now(UTC) if text is None else parse_instant(text)
+
+
+def _pause(task: Task) -> int:
+    """One minute, then two, then four."""
+    return int(RETRY_SECONDS * 2**task.request.retries)

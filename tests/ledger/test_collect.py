@@ -1,0 +1,359 @@
+"""Collecting from a real Prometheus and from a replay of its API, into a real ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from finops.core.period import Period, parse_instant
+from finops.ledger.access import FetchFailed
+from finops.ledger.fetch import Door, Limits
+from finops.ledger.models import Document, Fetch, ReadingBlock, Series, Source, TokenHour
+from finops.ledger.operations import collect
+from finops.ledger.operations.collect import collect_source, collect_window, windows
+from finops.ledger.operations.documents import stored
+from finops.ledger.operations.sources import access_to, add_source
+from finops.ledger.queries.sources import health, incomplete_hours, uncollected
+from finops.ledger.queries.tokens import token_totals
+from finops.sources.samples import decode
+from tests.ledger.stores import (
+    PROMETHEUS,
+    SNAPSHOT,
+    Reply,
+    Store,
+    from_samples,
+    from_snapshot,
+    prometheus,
+    recorded,
+    replay,
+)
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+RECORDING = Period(parse_instant("2026-11-29T14:00:00Z"), parse_instant("2026-11-29T16:00:00Z"))
+FIRST, SECOND = windows(RECORDING)
+AFTER = parse_instant("2026-11-29T16:10:30Z")
+PROMPT_TOKENS, GENERATION_TOKENS = 1_494_578, 202_099  # the recording's own account of itself
+
+
+@pytest.fixture(scope="module")
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Prometheus over the recording where it is installed, else the replay of its API."""
+    if PROMETHEUS is None:
+        with replay() as store:
+            yield store.url
+        return
+    folder = tmp_path_factory.mktemp("prometheus")
+    with prometheus(folder, from_samples(folder)) as url:
+        yield url
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with replay() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "WARNED_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(collect, "Door", partial(Door, limits=Limits(pause_seconds=0.01)))
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    out = StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    answer: dict[str, Any] = json.loads(out.getvalue())
+    return answer
+
+
+def made(url: str, name: str = "prom", **more: Any) -> Source:
+    return add_source(name, url, by="ada", at=AFTER, **more)
+
+
+def ledger() -> dict[str, Any]:
+    """What the ledger says, without the numbers of its rows."""
+    return {
+        "fetches": sorted(Fetch.objects.values_list("window_start", "complete", "document_id")),
+        "documents": sorted(Document.objects.values_list("sha256", "readings", "size_bytes")),
+        "hours": sorted(
+            TokenHour.objects.values_list(
+                "series__metric", "series__labels_digest", "hour", "revision", "tokens", "readings"
+            )
+        ),
+        "blocks": sorted(
+            ReadingBlock.objects.values_list(
+                "series__metric", "series__labels_digest", "hour", "readings"
+            )
+        ),
+    }
+
+
+def test_by_one_url_the_recording_is_booked_to_the_token(store_url: str) -> None:
+    answer = command(
+        "collect",
+        "--url",
+        store_url,
+        "--from",
+        "2026-11-29T14:33:00Z",
+        "--to",
+        "2026-11-29T15:16:00Z",
+    )
+    [row] = answer["sources"]
+    assert answer["ok"] is True
+    assert (row["hours"], row["incomplete_hours"], row["warnings"]) == (2, 0, [])
+    # Every series of the recording that the ledger has a role for, and every sample of it.
+    wanted = [one for one in recorded() if one["metric"]["__name__"] in set(_collected())]
+    assert row["series"] == len(wanted)
+    assert row["readings"] == sum(len(one["values"]) for one in wanted)
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+    assert Source.objects.get().url == store_url
+
+
+def _collected() -> set[str]:
+    from finops.sources.engines import metrics_to_collect
+
+    return set(metrics_to_collect())
+
+
+@pytest.mark.skipif(PROMETHEUS is None or not SNAPSHOT.exists(), reason="no TSDB of the recording")
+def test_prometheus_own_storage_gives_the_same_tokens(tmp_path: Path) -> None:
+    with prometheus(tmp_path, from_snapshot(tmp_path)) as url:
+        result = collect_source(made(url), by="ada", at=AFTER, period=RECORDING)
+    assert result.ok
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+
+
+def test_the_kept_document_is_the_stores_samples(store_url: str) -> None:
+    collect_source(made(store_url), by="ada", at=AFTER, period=RECORDING)
+    kept: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    for fetch in Fetch.objects.order_by("window_start"):
+        assert fetch.document is not None
+        content = stored(fetch.document.sha256).read_bytes()
+        assert len(content) == fetch.document.size_bytes <= 2 * fetch.readings  # method §2.9
+        for one in decode(content):
+            key = (one.metric, *(f"{k}={v}" for k, v in one.labels))
+            kept.setdefault(key, []).extend(zip(one.times_ms, one.values, strict=True))
+    names = _collected()
+    for row in recorded():
+        labels = dict(row["metric"])
+        metric = labels.pop("__name__")
+        key = (metric, *(f"{k}={v}" for k, v in sorted(labels.items())))
+        samples = [(round(at * 1000), float(value)) for at, value in row["values"]]
+        assert kept.pop(key, []) == (samples if metric in names else [])
+    assert kept == {}
+
+
+def test_the_same_window_again_adds_nothing(store: Store) -> None:
+    source = made(store.url)
+    collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    before = ledger()
+    collect_source(source, by="bob", at=AFTER + timedelta(hours=1), period=RECORDING)
+    assert ledger() == before
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_edges_of_old_and_new_range_selectors_give_one_ledger(left_open: bool) -> None:
+    """A sample on the edge of two windows is in the later one, in Prometheus 2 and in 3."""
+    hour = FIRST.end.timestamp()
+    values = [[hour + k * 300, str(1000 + k)] for k in range(-12, 13)]
+    labels = {"job": "j", "instance": "i", "model_name": "m", "engine": "0"}
+    series = [{"metric": {"__name__": "vllm:prompt_tokens_total"} | labels, "values": values}]
+    with replay(series) as store:
+        store.left_open = left_open
+        source = made(store.url)
+        result = collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    blocks = ReadingBlock.objects.order_by("hour").values_list("hour", "readings")
+    assert list(blocks) == [(FIRST.start, 12), (SECOND.start, 12)]
+    assert result.readings == 24
+
+
+def test_a_warned_answer_is_incomplete_kept_out_and_asked_again(store: Store) -> None:
+    source = made(store.url)
+    store.warn = ["partial response: sidecar thanos-2 is unreachable"]
+    result = collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    assert result.as_json()["incomplete_hours"] == 2
+    assert result.as_json()["warnings"] == store.warn
+    assert not Series.objects.exists() and not Document.objects.exists()
+    assert [row[1] for row in ledger()["fetches"]] == [False, False]
+    hours = [(name, hour) for name, hour, _ in incomplete_hours(RECORDING)]
+    assert hours == [("prom", FIRST.start), ("prom", SECOND.start)]
+    assert health(AFTER)[0]["state"] == "failing"
+    totals = token_totals(RECORDING)
+    assert totals.prompt is None  # not known, never 0
+
+    store.warn = []
+    collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    assert token_totals(RECORDING).prompt == PROMPT_TOKENS
+    assert incomplete_hours(RECORDING) == []
+
+
+def test_a_warning_that_passes_is_asked_again_at_once(store: Store) -> None:
+    warned = {"status": "success", "data": [], "warnings": ["truncated"]}
+    store.replies = [Reply(json.dumps(warned).encode())]
+    with Door(access_to(source := made(store.url))) as door:
+        window = collect_window(source, FIRST, door=door, by="ada", at=AFTER)
+    assert window.complete
+    assert Fetch.objects.get().complete
+
+
+def test_without_a_period_all_that_is_missing_is_collected(store: Store) -> None:
+    source = made(store.url)
+    at = parse_instant("2026-11-29T14:52:30Z")
+    first = collect_source(source, by="ada", at=at)
+    assert first.ok
+    spans = Fetch.objects.order_by("window_start").values_list("window_start", "window_end")
+    assert list(spans) == [(FIRST.start, parse_instant("2026-11-29T14:50:00Z"))]
+    later = collect_source(source, by="ada", at=AFTER)
+    assert later.ok
+    assert uncollected(source, Period(FIRST.start, parse_instant("2026-11-29T16:08:00Z"))) == []
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+    seen = len(store.seen)
+    collect_source(source, by="ada", at=AFTER)
+    assert len(store.seen) == seen  # nothing is missing, nothing is asked
+
+
+def test_a_failure_in_the_middle_keeps_what_came_and_the_next_run_fills_it(store: Store) -> None:
+    source = made(store.url)
+    good = Reply(json.dumps({"status": "success", "data": []}).encode())
+    store.replies = [None, None, Reply(b'{"error":"gone"}', 422), good]
+    result = collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    assert result.as_json()["incomplete_hours"] == 1
+    assert "status 422: gone" in result.warnings[0]
+    assert [row[1] for row in ledger()["fetches"]] == [True, False]
+    store.replies = []
+    assert collect_source(source, by="ada", at=AFTER).ok
+    assert token_totals(RECORDING).prompt == PROMPT_TOKENS
+
+
+def test_an_answer_that_is_not_the_apis_fails_whole(store: Store) -> None:
+    source = made(store.url)
+    bad = {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [
+                {"metric": {"__name__": "up", "job": "j"}, "values": [[1795962822.0, "1,5"]]}
+            ],
+        },
+    }
+    store.replies = [None, Reply(json.dumps(bad).encode())]
+    with Door(access_to(source)) as door, pytest.raises(FetchFailed, match="must be a number"):
+        collect_window(source, FIRST, door=door, by="ada", at=AFTER)
+    assert not ReadingBlock.objects.exists()
+
+
+def test_a_large_fleet_is_asked_in_shards(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = made(store.url)
+    whole = collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    monkeypatch.setattr("finops.ledger.store.MAX_SERIES_A_QUERY", 4)
+    before, asked = ledger(), len(store.seen)
+    parts = collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    assert (parts.readings, parts.series) == (whole.readings, whole.series)
+    assert ledger() == before
+    assert len(store.seen) - asked > 20
+
+
+def test_matchers_keep_other_jobs_out(store: Store) -> None:
+    source = made(store.url, matchers='namespace="llm-prod"')
+    collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    spaces = {row["namespace"] for row in Series.objects.values_list("labels", flat=True)}
+    others = {row["metric"].get("namespace") for row in recorded()}
+    assert spaces == {"llm-prod"}
+    assert len(others) > 1
+
+
+def test_the_future_is_not_collected(store: Store) -> None:
+    later = Period(AFTER + timedelta(days=1), AFTER + timedelta(days=2))
+    result = collect_source(made(store.url), by="ada", at=AFTER, period=later)
+    assert result.warnings == ["the period lies in the future; there is nothing to collect yet"]
+    assert not Fetch.objects.exists()
+
+
+def test_a_store_without_engines_says_so(store: Store) -> None:
+    store.series = []
+    result = collect_source(made(store.url), by="ada", at=AFTER)
+    assert "no series of a known engine in the last 15 days" in result.warnings[0]
+
+
+def test_a_source_that_fails_does_not_stop_the_others(store: Store) -> None:
+    with replay([]) as gone:
+        url = gone.url
+    command("sources", "add", "a-gone", url)
+    command("sources", "add", "b-here", store.url)
+    answer = command("collect", "--from", "2026-11-29T14:00:00Z", "--to", "2026-11-29T16:00:00Z")
+    gone_row, here = answer["sources"]
+    assert answer["ok"] is False
+    assert "connection refused" in gone_row["warnings"][0]
+    assert here["readings"] > 0
+
+
+def test_what_cannot_be_run_says_why() -> None:
+    for arguments, words in (
+        (["collect"], "There is no source to collect"),
+        (["collect", "--source", "x"], "no Prometheus source named 'x'"),
+        (["collect", "--url", "ftp://x"], "only http and https"),
+        (["collect", "--url", "http://169.254.169.254/", "--to", "2026-11-29"], "Say --from"),
+        (["sources", "add", "x", "http://h", "--secret", "SECRET_KEY"], "HEADROOM_SECRET_"),
+        (["sources", "add", "x", "http://h", "--matchers", "job=vllm"], "cannot be read"),
+        (["sources", "add", "x", "http://h", "--matchers", '__name__="up"'], "metrics are chosen"),
+        (["sources", "add", "X!", "http://h"], "name is a-z"),
+        (["sources", "stop", "x"], "no source named"),
+        (["sources", "test", "x"], "no source named 'x'"),
+    ):
+        with pytest.raises(CommandError, match=words):
+            call_command(*arguments, stderr=StringIO())
+
+
+def test_one_store_is_not_read_twice(store: Store) -> None:
+    command("sources", "add", "one", store.url, "--matchers", 'job="chat-7b"')
+    with pytest.raises(CommandError, match="would count twice"):
+        call_command("sources", "add", "two", store.url + "/", stderr=StringIO())
+    command("sources", "add", "three", store.url, "--matchers", 'job="code-3b"')
+    with pytest.raises(CommandError, match="several sources read"):
+        call_command("collect", "--url", store.url, stderr=StringIO())
+
+
+def test_testing_a_source_tells_what_is_there(store: Store) -> None:
+    now = datetime.now(UTC).timestamp()
+    store.series = [
+        row | {"values": [[now - 60, value] for _, value in row["values"][:1]]}
+        for row in store.series
+    ]
+    answer = command("sources", "test", store.url)
+    assert (answer["ok"], answer["version"], answer["problem"]) == (True, "replay", None)
+    prompts = [r for r in recorded() if r["metric"]["__name__"] == "vllm:prompt_tokens_total"]
+    assert sum(answer["jobs"].values()) >= len(prompts)
+    assert list(answer["engines"]) == ["vllm"]
+    store.series = []
+    assert "no series of an engine" in command("sources", "test", store.url)["problem"]
+    store.replies = [Reply(b"{}", 401)] * 2
+    assert "status 401" in command("sources", "test", store.url)["problem"]
+
+
+def test_sources_show_their_health(store: Store) -> None:
+    command("sources", "add", "prom", store.url)
+    assert command("sources")["sources"][0]["state"] == "never"
+    collect_source(Source.objects.get(), by="ada", at=AFTER)
+    [row] = health(parse_instant("2026-11-29T16:30:00Z"))
+    assert (row["state"], row["reaches"], row["coverage"]) == (
+        "fine", "2026-11-29T16:08:00Z", "1.0000",
+    )  # fmt: skip
+    assert row["lag_seconds"] == 22 * 60
+    [row] = health(parse_instant("2026-11-30T02:00:00Z"))
+    # Two of twelve hours, and eight minutes of a third: 2.1333 of 12, rounded down.
+    assert (row["state"], row["coverage"]) == ("late", "0.1777")
+    command("sources", "stop", "prom")
+    assert command("sources")["sources"][0]["state"] == "idle"
