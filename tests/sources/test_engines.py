@@ -16,7 +16,7 @@ from tests.sources.reading import sample
 
 def exported(file: str) -> set[str]:
     text = sample(f"metrics/{file}.prom").read_text()
-    return set(re.findall(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", text, re.MULTILINE))
+    return set(re.findall(r"^(?:# TYPE )?([a-zA-Z_:][a-zA-Z0-9_:]*)", text, re.MULTILINE))
 
 
 def roles(file: str) -> dict[str, str]:
