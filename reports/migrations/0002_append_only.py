@@ -24,7 +24,7 @@ DECLARE
   last_word text;
 BEGIN
   SELECT prepared_by INTO preparer FROM reports_report WHERE id = NEW.report_id;
-  IF NEW.kind = 'approved' AND NEW.by = preparer THEN
+  IF NEW.kind = 'approved' AND NEW."by" = preparer THEN
     RAISE EXCEPTION 'preparer and approver of a report are two people: % prepared it', preparer
       USING ERRCODE = 'check_violation';
   END IF;

@@ -1,0 +1,166 @@
+"""How figures are shown: the one rounding, half to even, and the typography (method §1).
+
+Values arrive as the statement holds them: decimals as text, whole numbers as int, None for what is
+not known. Nothing here is added up or stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from finops.core.money import round_half_even
+
+THIN = "\u202f"  # narrow no-break space: groups digits, joins a number and its unit
+MINUS = "\u2212"
+NOT_AVAILABLE = "n/a"
+GIB = 2**30
+SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
+
+
+def decimal(value: Any) -> Decimal | None:
+    """The exact value, or None for what is not a number (a binary float is refused)."""
+    if value is None or value == "" or isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        raise TypeError("a binary float is not an exact figure")
+    try:
+        found = Decimal(value)
+    except (InvalidOperation, ValueError, TypeError):
+        return None
+    return found if found.is_finite() else None
+
+
+def grouped(value: Decimal, decimals: int) -> str:
+    """The value rounded half to even, digits in groups of three, with a true minus sign."""
+    rounded = round_half_even(value, decimals)
+    text = f"{abs(rounded):,f}".replace(",", THIN)
+    return MINUS + text if rounded < 0 else text
+
+
+def money(value: Any, decimals: int = 2) -> str:
+    """An amount with two decimals: `12 345.60`."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else grouped(exact, decimals)
+
+
+def price(value: Any) -> str:
+    """A unit price with at least two decimals and at least three significant digits."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    return grouped(exact, price_decimals(exact))
+
+
+def price_decimals(exact: Decimal) -> int:
+    """The decimals at which a price keeps three significant digits, between 2 and 8."""
+    return 2 if exact == 0 else min(8, max(2, 2 - exact.adjusted()))
+
+
+def whole(value: Any) -> str:
+    """A count with grouped digits: `1 494 578`."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else grouped(exact, 0)
+
+
+def short(value: Any) -> str:
+    """A large count in words: `1.49 million`; small ones in full."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    for size, name in SCALES:
+        # 999 999 999 must read "1.00 billion", not "1 000 million".
+        scaled = round_half_even(exact / size, 2)
+        if abs(scaled) >= 1:
+            digits = scaled.adjusted()
+            return f"{grouped(scaled, max(0, 2 - digits))} {name}"
+    return grouped(exact, 0)
+
+
+def percent(value: Any, decimals: int = 1, sign: bool = False) -> str:
+    """A ratio as a percentage: `0.4231` → `42.3 %`; with `sign`, gains carry a plus."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    text = grouped(exact * 100, decimals)
+    plus = "+" if sign and round_half_even(exact * 100, decimals) > 0 else ""
+    return f"{plus}{text}{THIN}%"
+
+
+def coverage(value: Any) -> str:
+    """A coverage ratio; never rounded up to 100 % when something is missing."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    if exact < 1 and round_half_even(exact * 100, 2) >= 100:
+        return f">{THIN}99.99{THIN}%"
+    return percent(exact, 2)
+
+
+def gib(value: Any) -> str:
+    """Bytes as GiB with one decimal."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else f"{grouped(exact / GIB, 1)}{THIN}GiB"
+
+
+def signed(value: Any, decimals: int = 2) -> str:
+    """A difference: a plus for gains, a true minus for losses, plain zero."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    text = grouped(exact, decimals)
+    return f"+{text}" if round_half_even(exact, decimals) > 0 else text
+
+
+def ratio_change(now: Any, before: Any) -> Decimal | None:
+    """(now − before) ÷ before, None when either is unknown or before is zero."""
+    new, old = decimal(now), decimal(before)
+    return None if new is None or old is None or old == 0 else (new - old) / old
+
+
+def instant(value: Any, zone: str = "UTC") -> str:
+    """An RFC 3339 text or datetime as `Mon 16 Nov 2026, 00:00 UTC`."""
+    when = as_datetime(value)
+    if when is None:
+        return NOT_AVAILABLE
+    local = when.astimezone(ZoneInfo(zone))
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M} {local:%Z}"
+
+
+def day(value: Any, zone: str = "UTC") -> str:
+    """An instant's date: `16 Nov 2026`."""
+    when = as_datetime(value)
+    if when is None:
+        return NOT_AVAILABLE
+    local = when.astimezone(ZoneInfo(zone))
+    return f"{local.day} {local:%b %Y}"
+
+
+def as_datetime(value: Any) -> datetime | None:
+    """The aware datetime of an RFC 3339 text or a datetime."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if not value:
+        return None
+    return datetime.fromisoformat(str(value).replace("Z", "+00:00")).astimezone(UTC)
+
+
+def footing(values: Sequence[Any], total: Any, decimals: int = 2) -> str:
+    """Why rounded parts do not add up to the rounded total; empty when they do (method §1)."""
+    parts = [decimal(value) for value in values]
+    whole_sum = decimal(total)
+    if whole_sum is None or any(part is None for part in parts):
+        return ""
+    rounded = sum(
+        (round_half_even(part, decimals) for part in parts if part is not None), Decimal(0)
+    )
+    gap = rounded - round_half_even(whole_sum, decimals)
+    if gap == 0:
+        return ""
+    return (
+        f"Each figure is rounded on its own; as printed the rows add up to {signed(gap, decimals)} "
+        "against the total. The exact amounts add up without a difference."
+    )

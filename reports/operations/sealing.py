@@ -1,0 +1,190 @@
+"""Reviewing, approving and sealing a report; restating a sealed one (method §11).
+
+Each act locks its week, so two people who press at once are served one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import connections
+
+from finops.core.canonical import canonical_bytes, digest
+from finops.core.period import rfc3339
+from finops.ledger.which import atomic, ledger_name
+from finops.trail.operations import record as trail
+from reports.models import Disposition, Report, ReportEvent, Seal
+from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, Standing, standing
+
+from .refused import NotAllowed
+
+SEAL_SCHEMA = "headroom-seal-1"
+LOCK = 0x5EA1
+
+
+@contextmanager
+def week_locked(week: str) -> Iterator[None]:
+    """A transaction in which no one else acts on reports."""
+    with atomic():
+        with connections[ledger_name()].cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LOCK, week])
+        yield
+
+
+def act(report: Report, kind: str, *, by: str, at: datetime, comment: str = "") -> ReportEvent:
+    """Records one act on a report, in its events and in the trail."""
+    event = ReportEvent.objects.create(report=report, kind=kind, by=by, at=at, comment=comment)
+    trail(
+        at=at,
+        actor=by,
+        action=f"report {kind}",
+        subject=f"report {report.week}",
+        detail={"revision": report.revision, "digest": report.digest, "comment": comment},
+    )
+    return event
+
+
+def review(report: Report, *, by: str, at: datetime, comment: str = "") -> ReportEvent:
+    """Records that a person has read the report; anyone with the role may."""
+    with week_locked(report.week):
+        _open(report)
+        return act(report, "reviewed", by=by, at=at, comment=comment)
+
+
+def send_back(report: Report, *, by: str, at: datetime, comment: str) -> ReportEvent:
+    """Takes an approval back, or refuses it, with the reason."""
+    if not comment.strip():
+        raise NotAllowed("Say why the report is sent back.")
+    with week_locked(report.week):
+        _open(report)
+        return act(report, "returned", by=by, at=at, comment=comment.strip())
+
+
+def approve(report: Report, *, by: str, at: datetime, comment: str = "") -> ReportEvent:
+    """Approves the report. Raises NotAllowed for its preparer (method §11)."""
+    with week_locked(report.week):
+        _open(report)
+        if by == report.prepared_by:
+            raise NotAllowed(
+                f"{by} prepared this report; preparer and approver are two people. "
+                "Ask a second person to approve it."
+            )
+        return act(report, "approved", by=by, at=at, comment=comment)
+
+
+def blocks(stand: Standing) -> list[str]:
+    """What keeps a report from being sealed, each as a sentence; empty when nothing does."""
+    found = []
+    statement = stand.statement
+    if stand.state != FINAL and not stand.approved_by:
+        found.append("Nobody but the preparer has approved it yet.")
+    period = statement["tieout"]["period"]
+    if Decimal(period["difference"]) != 0:
+        found.append(f"The period tie-out is open by {period['difference']}.")
+    for row in statement["tieout"]["invoice"]:
+        if row.get("within") is False:
+            found.append(
+                f"Invoice {row['invoice'] or 'not issued'} of {row['issuer']} differs from its "
+                f"issued amount by {row['difference']} {row['currency']}."
+            )
+    if not statement["reaches"]["complete"]:
+        found.append("Cost or token data do not reach the end of the week yet.")
+    if count := len(stand.open_exceptions):
+        noun = "exception has" if count == 1 else "exceptions have"
+        found.append(f"{count} {noun} no disposition.")
+    return found
+
+
+def seal(report: Report, *, by: str, at: datetime) -> Seal:
+    """Seals the report: its bytes, people and dispositions can never change (method §11).
+
+    Raises NotAllowed with all that stands against it. An earlier sealed revision of the week
+    becomes superseded.
+    """
+    with week_locked("seals"), week_locked(report.week):
+        _open(report)
+        stand = standing(Report.objects.prefetch_related("events").get(pk=report.pk))
+        if found := blocks(stand):
+            raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
+        last = Seal.objects.order_by("-number").first()
+        previous = last.digest if last else FIRST_PREVIOUS_DIGEST
+        number = last.number + 1 if last else 1
+        content = canonical_bytes(_record(stand, number, previous, by, at))
+        earlier = Report.objects.filter(week=report.week, seal__isnull=False)
+        for old in earlier.exclude(events__kind="superseded"):
+            act(old, "superseded", by=by, at=at, comment=f"by revision {report.revision}")
+        act(report, "sealed", by=by, at=at)
+        return Seal.objects.create(
+            number=number,
+            report=report,
+            record=content,
+            digest=digest(content),
+            previous_digest=previous,
+            at=at,
+            by=by,
+        )
+
+
+def _record(stand: Standing, number: int, previous: str, by: str, at: datetime) -> dict[str, Any]:
+    named = [
+        {"kind": e.kind, "by": e.by, "at": rfc3339(e.at), "comment": e.comment}
+        for e in stand.events
+    ]
+    used = {entry["id"] for entry in stand.statement["exceptions"]}
+    return {
+        "schema": SEAL_SCHEMA,
+        "number": number,
+        "week": stand.week,
+        "revision": stand.revision,
+        "reason": stand.report.reason,
+        "prepared_by": stand.report.prepared_by,
+        "prepared_at": rfc3339(stand.report.created_at),
+        "approved_by": stand.approved_by,
+        "sealed_by": by,
+        "sealed_at": rfc3339(at),
+        "events": named,
+        "statement": stand.statement,
+        "statement_digest": stand.report.digest,
+        "dispositions": {k: v for k, v in stand.dispositions.items() if k in used},
+        "previous_digest": previous,
+    }
+
+
+def _open(report: Report) -> None:
+    """Raises NotAllowed for a sealed report and for one that a newer revision replaced."""
+    if ReportEvent.objects.filter(report=report, kind="sealed").exists():
+        raise NotAllowed(
+            f"{report} is sealed. A correction is a new revision: restate the week with a reason."
+        )
+    newest = Report.objects.filter(week=report.week).order_by("-revision").first()
+    if newest and newest.revision != report.revision:
+        raise NotAllowed(f"{report} was replaced by revision {newest.revision}.")
+
+
+def dispose(week: str, exception: str, *, text: str, by: str, at: datetime) -> Disposition:
+    """Writes what was decided of an exception of a week; sealed weeks keep theirs."""
+    if not text.strip():
+        raise NotAllowed("Write what was decided of the exception.")
+    newest = Report.objects.filter(week=week).order_by("-revision").first()
+    if newest is None:
+        raise NotAllowed(f"There is no report of {week}.")
+    with week_locked(week):
+        _open(newest)
+        known = {entry["id"] for entry in standing(newest).statement["exceptions"]}
+        if exception not in known:
+            raise NotAllowed(f"{week} has no exception {exception[:80]!r}.")
+        row = Disposition.objects.create(
+            week=week, exception=exception, text=text.strip(), by=by, at=at
+        )
+        trail(
+            at=at,
+            actor=by,
+            action="exception dispositioned",
+            subject=f"report {week}",
+            detail={"exception": exception, "text": row.text},
+        )
+        return row

@@ -1,0 +1,177 @@
+"""Reports as they stand: statement, state and people, from the stored bytes alone (method §11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from finops.core.canonical import digest as digest_of
+from reports.models import Disposition, Report, ReportEvent, Seal
+
+PRELIMINARY, FINAL, SUPERSEDED = "preliminary", "final", "superseded"
+FIRST_PREVIOUS_DIGEST = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One revision as a reader meets it. `digest` is the seal's when there is one."""
+
+    report: Report
+    state: str
+    statement: dict[str, Any]
+    digest: str
+    events: list[ReportEvent]
+    dispositions: dict[str, dict[str, Any]]
+    seal: dict[str, Any] | None = None
+    newest_revision: int = 1
+    sealed_revision: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def week(self) -> str:
+        """The ISO week."""
+        return self.report.week
+
+    @property
+    def revision(self) -> int:
+        """The revision's number."""
+        return self.report.revision
+
+    @property
+    def step(self) -> str:
+        """The last act that matters: closed, reviewed, approved, returned or sealed."""
+        kinds = [e.kind for e in self.events if e.kind != SUPERSEDED]
+        return kinds[-1] if kinds else "closed"
+
+    @property
+    def approved_by(self) -> str:
+        """Who approved, empty unless the last word is an approval."""
+        words = [e for e in self.events if e.kind in ("approved", "returned")]
+        return words[-1].by if words and words[-1].kind == "approved" else ""
+
+    @property
+    def number(self) -> str:
+        """The report's number as printed."""
+        return f"{self.week}/{self.revision}"
+
+    @property
+    def open_exceptions(self) -> list[dict[str, Any]]:
+        """Exceptions nobody has dispositioned."""
+        return [e for e in self.statement.get("exceptions", []) if e["id"] not in self.dispositions]
+
+
+def report_of(week: str, revision: int | None = None) -> Report | None:
+    """The revision asked for, by default the one a reader should see: see `shown_first`."""
+    if revision is not None:
+        return Report.objects.filter(week=week, revision=revision).first()
+    reports = list(Report.objects.filter(week=week).prefetch_related("events", "seal"))
+    return shown_first(reports)
+
+
+def shown_first(reports: Iterable[Report]) -> Report | None:
+    """The newest sealed revision that was not superseded, else the newest revision."""
+    ordered = sorted(reports, key=lambda r: r.revision, reverse=True)
+    sealed = [r for r in ordered if _kinds(r) >= {"sealed"} and SUPERSEDED not in _kinds(r)]
+    return (sealed or ordered or [None])[0]
+
+
+def _kinds(report: Report) -> set[str]:
+    return {event.kind for event in report.events.all()}
+
+
+def standing(report: Report) -> Standing:
+    """The report with its state, people and dispositions; a seal's record speaks for itself."""
+    events = sorted(report.events.all(), key=lambda e: e.id)
+    kinds = {event.kind for event in events}
+    seal = Seal.objects.filter(report=report).first() if "sealed" in kinds else None
+    record = json.loads(bytes(seal.record)) if seal else None
+    state = SUPERSEDED if SUPERSEDED in kinds else FINAL if seal else PRELIMINARY
+    revisions = list(
+        Report.objects.filter(week=report.week).values_list("revision", "events__kind")
+    )
+    sealed = [revision for revision, kind in revisions if kind == "sealed"]
+    return Standing(
+        report=report,
+        state=state,
+        statement=record["statement"] if record else json.loads(bytes(report.statement)),
+        digest=seal.digest if seal else report.digest,
+        events=events,
+        dispositions=record["dispositions"] if record else dispositions(report.week),
+        seal=record,
+        newest_revision=max(revision for revision, _ in revisions),
+        sealed_revision=max(sealed, default=None),
+    )
+
+
+def dispositions(week: str) -> dict[str, dict[str, Any]]:
+    """The newest disposition of each exception of a week, as plain values."""
+    rows = Disposition.objects.filter(week=week).order_by("id")
+    return {
+        row.exception: {
+            "text": row.text,
+            "by": row.by,
+            "at": row.at.isoformat().replace("+00:00", "Z"),
+        }
+        for row in rows
+    }
+
+
+def shown_reports(limit: int | None = None) -> list[Report]:
+    """For each week, newest first, the report a reader should see; two queries.
+
+    The statements' bytes are left out until asked for.
+    """
+    weeks: dict[str, list[Report]] = {}
+    rows = Report.objects.defer("statement").prefetch_related("events").order_by("-week")
+    if limit is not None:
+        names = Report.objects.order_by("-week").values_list("week", flat=True).distinct()
+        rows = rows.filter(week__in=list(names[:limit]))
+    for row in rows:
+        weeks.setdefault(row.week, []).append(row)
+    return [report for group in weeks.values() if (report := shown_first(group))]
+
+
+def state_of(report: Report) -> str:
+    """The state, from prefetched events."""
+    kinds = _kinds(report)
+    return SUPERSEDED if SUPERSEDED in kinds else FINAL if "sealed" in kinds else PRELIMINARY
+
+
+def statement_of(report: Report) -> dict[str, Any]:
+    """The statement as it was said."""
+    value: dict[str, Any] = json.loads(bytes(report.statement))
+    return value
+
+
+def recent_statements(weeks: int, until: str | None = None) -> list[dict[str, Any]]:
+    """The shown statements of the newest weeks (up to and including `until`), oldest first."""
+    names = Report.objects.order_by("-week").values_list("week", flat=True).distinct()
+    if until:
+        names = names.filter(week__lte=until)
+    rows = Report.objects.filter(week__in=list(names[:weeks])).prefetch_related("events")
+    groups: dict[str, list[Report]] = {}
+    for row in rows:
+        groups.setdefault(row.week, []).append(row)
+    shown = [report for week in sorted(groups) if (report := shown_first(groups[week]))]
+    return [statement_of(report) for report in shown]
+
+
+def verify_seals() -> list[str]:
+    """Recomputes each seal's digest and chain, and each report's; the problems found."""
+    problems = []
+    previous = FIRST_PREVIOUS_DIGEST
+    for seal in Seal.objects.select_related("report").order_by("number").iterator(chunk_size=20):
+        content = bytes(seal.record)
+        record = json.loads(content)
+        name = f"seal {seal.number} ({seal.report})"
+        if digest_of(content) != seal.digest:
+            problems.append(f"{name}: the bytes do not give the digest {seal.digest}")
+        if record["previous_digest"] != previous or seal.previous_digest != previous:
+            problems.append(f"{name}: does not follow the seal before it")
+        previous = seal.digest
+    for report in Report.objects.order_by("id").iterator(chunk_size=20):
+        if digest_of(bytes(report.statement)) != report.digest:
+            problems.append(f"{report}: the bytes do not give the digest {report.digest}")
+    return problems

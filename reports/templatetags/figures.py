@@ -1,0 +1,96 @@
+"""Template filters for figures; the rules are in `reports.figures`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from reports import figures
+
+register = template.Library()
+
+register.filter("money", figures.money)
+register.filter("price", figures.price)
+register.filter("whole", figures.whole)
+register.filter("short", figures.short)
+register.filter("percent", figures.percent)
+register.filter("coverage", figures.coverage)
+register.filter("gib", figures.gib)
+register.filter("signed", figures.signed)
+register.filter("instant", figures.instant)
+register.filter("day", figures.day)
+
+
+@register.filter
+def change(value: Any) -> str:
+    """A relative change with its sign: `+12.3 %`."""
+    return figures.percent(value, 1, sign=True)
+
+
+@register.filter
+def tone(value: Any) -> str:
+    """`gain`, `loss` or `same`, for a change in which more is better."""
+    exact = figures.decimal(value)
+    if exact is None or exact == 0:
+        return "same"
+    return "gain" if exact > 0 else "loss"
+
+
+@register.filter
+def arrow(value: Any) -> str:
+    """The direction of a change, so that colour is never the only sign."""
+    exact = figures.decimal(value)
+    if exact is None:
+        return ""
+    return "▲" if exact > 0 else "▼" if exact < 0 else "="
+
+
+@register.filter
+def is_zero(value: Any) -> bool:
+    """Whether an exact amount is zero."""
+    return figures.decimal(value) == 0
+
+
+@register.filter
+def item(mapping: Any, key: str) -> Any:
+    """`mapping[key]`, None when absent."""
+    return mapping.get(key) if isinstance(mapping, dict) else None
+
+
+@register.filter
+def brief(digest: Any) -> str:
+    """The first twelve digits of a digest."""
+    return str(digest or "")[:12]
+
+
+@register.filter
+def words(value: Any) -> str:
+    """An identifier as words: `hidden-reset` → `hidden reset`."""
+    return str(value).replace("-", " ").replace("_", " ")
+
+
+@register.simple_tag
+def figure(holder: dict[str, Any], name: str, kind: str = "money") -> SafeString | str:
+    """A figure of a statement, or n/a with its reason as a footnote people can read."""
+    value = holder.get("figures", {}).get(name)
+    if value is None:
+        reason = holder.get("reasons", {}).get(name) or "not known"
+        return format_html('<span class="na" title="{}">n/a</span>', reason)
+    return str(getattr(figures, kind)(value))
+
+
+@register.simple_tag
+def reason(holder: dict[str, Any], name: str) -> str:
+    """Why a figure is not available; empty when it is."""
+    if holder.get("figures", {}).get(name) is not None:
+        return ""
+    return str(holder.get("reasons", {}).get(name) or "not known")
+
+
+@register.simple_tag
+def footing(rows: list[dict[str, Any]], key: str, total: Any) -> str:
+    """The footnote of a table whose rounded rows do not add up."""
+    return figures.footing([row.get(key) for row in rows], total)

@@ -1,0 +1,102 @@
+"""The printed report: same bytes each time, archival, every font inside, nothing fetched."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+from reports import paper
+from reports.queries.standing import Standing, standing
+from tests.reports.helpers import make_report, seal_report
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sealed() -> Standing:
+    report = make_report()
+    seal_report(report)
+    return standing(report)
+
+
+def fonts_of(page: pikepdf.Page) -> list[pikepdf.Object]:
+    return list((page.resources.get("/Font") or {}).values())
+
+
+def test_same_report_gives_the_same_bytes_and_is_archival(sealed: Standing, tmp_path: Path) -> None:
+    content = paper.pdf(sealed)
+    assert paper.pdf(sealed) == content
+    with pikepdf.open(io.BytesIO(content)) as document:
+        root = document.Root
+        assert len(root.OutputIntents) == 1
+        assert str(root.Lang) == "en-GB"
+        assert bool(root.MarkInfo.Marked)
+        metadata = document.open_metadata()
+        assert metadata["pdfaid:part"] == "3"
+        assert metadata["pdfaid:conformance"] == "A"
+        assert "/JavaScript" not in (root.get("/Names") or {})
+        fonts = [font for page in document.pages for font in fonts_of(page)]
+        assert fonts
+        for font in fonts:
+            descriptor = font.DescendantFonts[0].FontDescriptor
+            assert "/FontFile2" in descriptor or "/FontFile3" in descriptor, font.BaseFont
+            assert any(name in str(font.BaseFont) for name in ("Inter", "Plex")), font.BaseFont
+    if shutil.which("qpdf"):
+        path = tmp_path / "report.pdf"
+        path.write_bytes(content)
+        check = subprocess.run(["qpdf", "--check", str(path)], capture_output=True, text=True)
+        assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_every_sheet_bears_number_state_and_digest(sealed: Standing, tmp_path: Path) -> None:
+    if not shutil.which("pdftotext"):
+        pytest.skip("pdftotext is not installed")
+    path = tmp_path / "report.pdf"
+    path.write_bytes(paper.pdf(sealed))
+    text = subprocess.run(
+        ["pdftotext", "-layout", str(path), "-"], capture_output=True, text=True, check=True
+    ).stdout
+    sheets = text.rstrip("\f").split("\f")
+    assert len(sheets) > 2
+    for number, sheet in enumerate(sheets, start=1):
+        flat = " ".join(sheet.split())
+        assert "Report 2026-W47/1" in flat
+        assert "SAMPLE DATA" in flat
+        assert "Final" in flat
+        assert f"SHA-256 {sealed.digest}" in flat
+        assert f"Page {number} of {len(sheets)}" in flat
+    assert sealed.statement["headline"][:40] in " ".join(sheets[0].split())
+
+
+def test_letter_paper(sealed: Standing) -> None:
+    with pikepdf.open(io.BytesIO(paper.pdf(sealed, size="Letter"))) as document:
+        assert [int(v) for v in document.pages[0].mediabox] == [0, 0, 612, 792]
+    with pytest.raises(ValueError, match="paper size"):
+        paper.pdf(sealed, size="B5")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/x.css",
+        "file:///etc/passwd",
+        "https://static.invalid/../finops/settings.py",
+        "https://static.invalid/css/none.css",
+    ],
+)
+def test_the_fetcher_opens_nothing_but_static_files(url: str) -> None:
+    with pytest.raises(Exception, match=r"refused|no static file|outside|located"):
+        paper.closed_fetcher().fetch(url)
+
+
+def test_a_file_of_its_own_asks_for_nothing(sealed: Standing) -> None:
+    page = paper.html(sealed, alone=True)
+    assert "<link" not in page
+    assert "src=" not in page
+    assert 'url("../' not in page
+    assert "data:font/woff2;base64," in page

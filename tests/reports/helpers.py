@@ -1,0 +1,44 @@
+"""Reports put into the database from the example statement."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from finops.core.canonical import canonical_bytes, digest
+from reports.models import Report
+from reports.operations import sealing
+
+from .example import statement
+
+NOW = datetime(2026, 11, 23, 7, 0, tzinfo=UTC)
+
+
+def make_report(
+    week: str = "2026-W47", *, by: str = "Ada Okafor", revision: int = 1, **changes: Any
+) -> Report:
+    """A closed report with the example statement."""
+    content = canonical_bytes(statement(week, **changes))
+    report = Report.objects.create(
+        week=week,
+        revision=revision,
+        statement=content,
+        digest=digest(content),
+        method_version="1.0",
+        created_at=NOW,
+        prepared_by=by,
+    )
+    sealing.act(report, "closed", by=by, at=NOW)
+    return report
+
+
+def seal_report(report: Report, *, approver: str = "Benedikt Sommer") -> None:
+    """Dispositions, approval and seal."""
+    from reports.queries.standing import standing
+
+    for exception in standing(report).statement["exceptions"]:
+        sealing.dispose(
+            report.week, exception["id"], text="Known and accepted.", by=approver, at=NOW
+        )
+    sealing.approve(report, by=approver, at=NOW)
+    sealing.seal(report, by=approver, at=NOW)
