@@ -425,6 +425,7 @@ def test_a_cut_gzip_is_refused(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("finops.sources.files.BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr("finops.sources.files.BOMB_RATIO", 50)
     path = tmp_path / "bomb.csv.gz"
     row = as_csv([GOOD]).splitlines(keepends=True)
     path.write_bytes(gzip.compress((row[0] + row[1] * 10_000).encode(), 9))
