@@ -99,7 +99,8 @@ def part(
         if elapsed == total:
             return cost
         wide = Context(prec=400, rounding=ROUND_HALF_EVEN)
-        return round_half_even(wide.divide(cost * elapsed, Decimal(total)), decimals)
+        product = wide.multiply(cost, Decimal(elapsed))
+        return round_half_even(wide.divide(product, Decimal(total)), decimals)
 
     return EXACT.subtract(up_to(until), up_to(since))
 
@@ -114,7 +115,7 @@ def split(
     negative or sum to zero.
     """
     exact = [Decimal(weight) for weight in weights]
-    total = sum(exact, Decimal(0))
+    total = add(exact)
     if any(weight < 0 for weight in exact) or total <= 0:
         raise ValueError("weights must not be negative and must not all be zero")
     places = scale_of(amount) + PART_DIGITS if decimals is None else decimals
@@ -122,9 +123,10 @@ def split(
     wide = Context(prec=400, rounding=ROUND_DOWN)
     ideal = [wide.divide(wide.multiply(amount, weight), total) for weight in exact]
     floors = [wide.quantize(value, unit) for value in ideal]
-    missing = int(wide.divide(amount - sum(floors, Decimal(0)), unit))
-    order = sorted(range(len(exact)), key=lambda i: (-abs(ideal[i] - floors[i]), i))
+    rest = EXACT.subtract(amount, add(floors))  # the default context would keep only 28 digits
+    missing = int(wide.divide(rest, unit))
+    order = sorted(range(len(exact)), key=lambda i: (-abs(wide.subtract(ideal[i], floors[i])), i))
     for index in order[: abs(missing)]:
-        floors[index] += unit if missing > 0 else -unit
-    floors[order[0]] += amount - sum(floors, Decimal(0))
+        floors[index] = EXACT.add(floors[index], unit if missing > 0 else -unit)
+    floors[order[0]] = EXACT.add(floors[order[0]], EXACT.subtract(amount, add(floors)))
     return floors

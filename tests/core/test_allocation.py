@@ -107,18 +107,17 @@ def test_a_rule_holds_from_its_first_instant_to_before_its_last():
 
 
 def test_unused_commitment_goes_to_a_workload_only_when_a_rule_names_it():
-    row = {"billing_account": "1", "commitment_status": "Unused", "commitment": "sp-1"}
-    assert place_of(row, NOW, [_rule(1, "billing_account=1", LLAMA)]) == UNUSED
+    row = {"account": "1", "commitment_status": "Unused", "commitment": "sp-1"}
+    assert place_of(row, NOW, [_rule(1, "account=1", LLAMA)]) == UNUSED
     assert place_of(row, NOW, [_rule(1, "commitment=sp-1", LLAMA)]) == LLAMA
     assert (
-        place_of({**row, "commitment_status": "Used"}, NOW, [_rule(1, "billing_account=1", LLAMA)])
-        == LLAMA
+        place_of({**row, "commitment_status": "Used"}, NOW, [_rule(1, "account=1", LLAMA)]) == LLAMA
     )
 
 
 def test_focus_names_are_understood_and_unknown_columns_named():
-    found = charge_matchers(parse_matchers("ResourceId=i-1,account=0123,tag:team=red"))
-    assert [m.name for m in found] == ["resource", "billing_account", "tag:team"]
+    found = charge_matchers(parse_matchers("ResourceId=i-1,BillingAccountId=0123,tag:team=red"))
+    assert [m.name for m in found] == ["resource", "account", "tag:team"]
     with pytest.raises(ValueError, match="resourec"):
         charge_matchers(parse_matchers("resourec=i-1"))
 

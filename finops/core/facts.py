@@ -1,0 +1,197 @@
+"""What the ledger knows of one week: plain frozen values that pass up to the statement.
+
+Money is exact, tokens are whole numbers, instants are aware UTC; None means unknown, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from .baseline import Terms
+from .memory import KvFigures
+from .money import EXACT
+from .period import Period
+from .tokens import Tokens
+from .unit_cost import Counted, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSum:
+    """What ended in one place in the period, in one currency (method §4)."""
+
+    kind: str
+    target: str | None
+    currency: str
+    billed: Decimal
+    effective: Decimal
+    charges: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentSum:
+    """One commitment: what its purchases and its use add to billed to come to effective."""
+
+    commitment: str
+    name: str
+    currency: str
+    purchases: Decimal
+    amortised: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencySum:
+    """All money of the period in one currency."""
+
+    currency: str
+    billed: Decimal
+    effective: Decimal
+    charges: int
+    without_effective: int
+    without_billed: int
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceSum:
+    """One invoice: Σ billed of its lines against the amount issued (method §4)."""
+
+    issuer: str
+    invoice: str | None
+    billing_period: str
+    currency: str
+    lines: int
+    billed: Decimal
+    issued: Decimal | None
+    difference: Decimal | None
+    tolerance: Decimal | None
+    within: bool | None
+    provisional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """The KV cache of one engine of a workload over the period."""
+
+    engine: str
+    figures: KvFigures
+    preemptions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """One workload in the period. `common` is the span that has both cost and readings.
+
+    `counted` are the tokens in `common` on `basis` (processed, or delivered where only usage
+    records tell), `delivered` those on the delivered basis; `cost_own` and `cost_shared` are of
+    the whole period, `common_cost` of `common`, all in the report's currency.
+    """
+
+    slug: str
+    model: str
+    stack: str
+    team: str
+    purpose: str
+    cluster: str
+    namespace: str
+    tokens: Tokens | None
+    cost_own: Decimal
+    cost_shared: Decimal
+    charges: int
+    common: Period | None = None
+    basis: str = "processed"
+    common_tokens: Tokens | None = None
+    counted: Counted | None = None
+    delivered: Counted | None = None
+    common_cost: Decimal | None = None
+    active_hours: int | None = None
+    common_hours: int | None = None
+    gpu_hours: Decimal | None = None
+    common_gpu_hours: Decimal | None = None
+    gpu_hours_source: str | None = None
+    gpu_model: str | None = None
+    memory: tuple[EngineMemory, ...] = ()
+    preemptions: int | None = None
+    old_engine: bool = False
+    baseline: Terms | None = None
+    other_currencies: Mapping[str, Decimal] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> Decimal:
+        """Own and shared effective cost of the whole period."""
+        return EXACT.add(self.cost_own, self.cost_shared)
+
+    @property
+    def active_share(self) -> Fraction | None:
+        """The share of the common hours in which tokens moved."""
+        if not self.active_hours or not self.common_hours:
+            return None
+        return Fraction(self.active_hours, self.common_hours)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFacts:
+    """A document that stands behind the period's figures."""
+
+    sha256: str
+    name: str
+    format: str
+    size_bytes: int
+    rows_read: int
+    charges: int
+    readings: int
+    rows_rejected: int
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader must know: one line of the exceptions register (method §11)."""
+
+    kind: str
+    subject: str
+    text: str
+    amount: Decimal | None = None
+    currency: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """Cost reaches to, tokens reach to; the union of the workloads' common spans (method §4)."""
+
+    cost: datetime | None
+    tokens: datetime | None
+    common: Period | None
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a statement of one week is made of."""
+
+    week: str
+    period: Period
+    zone: str
+    organisation: str
+    sample: bool
+    software_version: str
+    currency: str
+    reaches: Reaches
+    money: tuple[CurrencySum, ...] = ()
+    places: tuple[PlaceSum, ...] = ()
+    commitments: tuple[CommitmentSum, ...] = ()
+    invoices: tuple[InvoiceSum, ...] = ()
+    provisional_months: tuple[str, ...] = ()
+    workloads: tuple[WorkloadFacts, ...] = ()
+    tokens: Tokens | None = None
+    series: int = 0
+    first_reading: datetime | None = None
+    last_reading: datetime | None = None
+    documents: tuple[DocumentFacts, ...] = ()
+    rules: tuple[Mapping[str, Any], ...] = ()
+    notices: tuple[Notice, ...] = ()
+    weights: Weights = field(default_factory=Weights)
+    parameters: Mapping[str, Any] = field(default_factory=dict)

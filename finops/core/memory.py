@@ -1,0 +1,162 @@
+"""KV cache reserved and active, and what the reservation bought (method §8.3, §8.4, §8.7).
+
+Sums are whole numbers (blocks × milliseconds); a mean is one division at the end. What is reserved
+and not referenced is neither waste nor free: it may hold prefixes that later requests reuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from .money import divide
+from .period import instant_of
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRow:
+    """One engine's KV cache in one hour, as the ledger keeps it.
+
+    `blocks` is the engine's own share of the pool: front-ends of data-parallel engines export the
+    sum on every engine, and that sum is never added up.
+    """
+
+    hour: datetime
+    blocks: int | None
+    block_size: int | None
+    pool_tokens: int | None
+    max_model_len: int | None
+    observed_ms: int
+    active_block_ms: Decimal | None
+    peak_blocks: int | None
+    peak_ms: int | None
+    peak_running: int | None
+    stale_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvFigures:
+    """One engine's KV cache over a period: tokens, and bytes where a token's bytes are known."""
+
+    reserved_tokens: int | None
+    reserved_bytes: int | None
+    active_tokens_mean: Decimal | None
+    active_bytes_mean: Decimal | None
+    unreferenced_bytes_mean: Decimal | None
+    peak_active_tokens: int | None
+    peak_at: datetime | None
+    peak_running: int | None
+    contiguous_slots: int | None
+    max_model_len: int | None
+    observed_ms: int
+    stale_ms: int
+
+
+def kv_figures(rows: Iterable[CacheRow], bytes_per_token: int | None = None) -> KvFigures | None:
+    """One engine's figures over its hours, None without rows.
+
+    Means are weighted by observed time, stale time left out (§8.9). The reservation is that of the
+    last hour; where the pool changed in the period, the means follow each hour's own pool.
+    """
+    known = sorted(rows, key=lambda row: row.hour)
+    if not known:
+        return None
+    last = next((row for row in reversed(known) if _pool(row) is not None), known[-1])
+    pool = _pool(last)
+    counted = [row for row in known if row.active_block_ms is not None and row.block_size]
+    observed = sum(row.observed_ms for row in counted)
+    active = sum(_token_ms(row) for row in counted)
+    mean = divide(Decimal(active), Decimal(observed)) if observed else None
+    reserved = None if pool is None or bytes_per_token is None else pool * bytes_per_token
+    active_bytes = _bytes(active, bytes_per_token, observed)
+    peak = _peak(known)
+    running = [row.peak_running for row in known if row.peak_running is not None]
+    return KvFigures(
+        reserved_tokens=pool,
+        reserved_bytes=reserved,
+        active_tokens_mean=mean,
+        active_bytes_mean=active_bytes,
+        unreferenced_bytes_mean=_unreferenced(counted, bytes_per_token, observed, active),
+        peak_active_tokens=peak[0] if peak else None,
+        peak_at=peak[1] if peak else None,
+        peak_running=max(running) if running else None,
+        contiguous_slots=_slots(last),
+        max_model_len=last.max_model_len,
+        observed_ms=sum(row.observed_ms for row in known),
+        stale_ms=sum(row.stale_ms for row in known),
+    )
+
+
+def _pool(row: CacheRow) -> int | None:
+    """Tokens the pool was reserved for: as the engine says, else blocks × block size (§8.3)."""
+    if row.pool_tokens is not None:
+        return row.pool_tokens
+    if row.blocks is None or row.block_size is None:
+        return None
+    return row.blocks * row.block_size
+
+
+def _slots(row: CacheRow) -> int | None:
+    """How many requests of the longest length fit; the null block holds none (§8.4, §8.7)."""
+    pool = _pool(row)
+    if pool is None or not row.max_model_len:
+        return None
+    if row.blocks is not None and row.block_size and pool == row.blocks * row.block_size:
+        pool -= row.block_size
+    return pool // row.max_model_len
+
+
+def _token_ms(row: CacheRow) -> int:
+    """Active token-milliseconds of an hour, whole (rounded half up from parts of a block)."""
+    exact = (row.active_block_ms or Decimal(0)) * (row.block_size or 0)
+    return int(exact.to_integral_value())
+
+
+def _bytes(active: int, bytes_per_token: int | None, observed: int) -> Decimal | None:
+    if bytes_per_token is None or not observed:
+        return None
+    return divide(Decimal(active * bytes_per_token), Decimal(observed))
+
+
+def _unreferenced(
+    rows: list[CacheRow], bytes_per_token: int | None, observed: int, active: int
+) -> Decimal | None:
+    pools = [_pool(row) for row in rows]
+    if bytes_per_token is None or not observed or any(pool is None for pool in pools):
+        return None
+    reserved = sum((pool or 0) * row.observed_ms for pool, row in zip(pools, rows, strict=True))
+    return divide(Decimal((reserved - active) * bytes_per_token), Decimal(observed))
+
+
+def _peak(rows: list[CacheRow]) -> tuple[int, datetime] | None:
+    best: tuple[int, datetime] | None = None
+    for row in rows:
+        if row.peak_blocks is None or row.block_size is None or row.peak_ms is None:
+            continue
+        tokens = row.peak_blocks * row.block_size
+        if best is None or tokens > best[0]:
+            best = tokens, instant_of(row.peak_ms)
+    return best
+
+
+def sentence(figures: KvFigures) -> str:
+    """What the reservation bought, in plain words (method §8.7)."""
+    if figures.reserved_tokens is None:
+        return "The engine does not tell how large its cache is: not measured."
+    text = (
+        f"The engine reserved memory for the working notes (KV cache) of "
+        f"{figures.reserved_tokens:,} tokens at its start"
+    )
+    if figures.active_tokens_mean is not None and figures.reserved_tokens:
+        share = figures.active_tokens_mean * 100 / figures.reserved_tokens
+        text += f"; on average live requests used {share:.1f} % of it"
+    text += "."
+    if figures.contiguous_slots is not None and figures.peak_running is not None:
+        text += (
+            f" At the busiest moment {figures.peak_running:,} requests ran together; an allocator "
+            f"that keeps one slot of the longest allowed request ({figures.max_model_len:,} tokens) "
+            f"for each could have held {figures.contiguous_slots:,} in the same memory."
+        )
+    return text + " What live requests do not use may hold earlier text that is reused."

@@ -1,0 +1,160 @@
+"""The exceptions register: everything a reader must know, derived from the facts (method §11)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime
+
+from .allocation import SHARED, UNASSIGNED
+from .baseline import AGEING_AFTER
+from .facts import Facts, Notice, WorkloadFacts
+from .money import plain
+from .period import Period
+from .tokens import Tokens
+
+
+def exceptions(facts: Facts) -> list[dict[str, str | None]]:
+    """The register's lines in a stable order, each with an id that outlives a new computation."""
+    found = [*facts.notices, *_money(facts)]
+    for workload in facts.workloads:
+        found += [*_readings(workload), *_pairing(workload), *_baseline(workload, facts.period.end)]
+        found += _memory(workload)
+    lines = {identity(notice, facts.period): notice for notice in found}
+    ordered = sorted(lines.items(), key=lambda item: (item[1].kind, item[1].subject, item[0]))
+    return [_line(name, notice) for name, notice in ordered]
+
+
+def _line(name: str, notice: Notice) -> dict[str, str | None]:
+    return {
+        "id": name,
+        "kind": notice.kind,
+        "subject": notice.subject,
+        "text": notice.text,
+        "amount": None if notice.amount is None else plain(notice.amount),
+        "currency": notice.currency,
+    }
+
+
+def identity(notice: Notice, period: Period) -> str:
+    """A stable name of an exception: digest of its kind, subject, currency and period."""
+    parts = (
+        notice.kind,
+        notice.subject,
+        notice.currency or "",
+        period.start.isoformat(),
+        period.end.isoformat(),
+    )
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
+
+
+def _readings(workload: WorkloadFacts) -> Iterator[Notice]:
+    tokens = workload.tokens
+    if tokens is None:
+        return
+    slug = workload.slug
+    for kind, count, text in _counts(tokens):
+        if count:
+            yield Notice(kind, slug, f"{slug}: {text}")
+    if workload.old_engine and workload.preemptions:
+        yield Notice(
+            "preempted-prompts-counted-twice",
+            slug,
+            f"{slug}: this engine version counts a prompt again when a preempted request is "
+            f"recomputed; {workload.preemptions:,} preemptions in the period.",
+        )
+
+
+def _counts(tokens: Tokens) -> list[tuple[str, int, str]]:
+    """The kinds of disturbance of readings, how many of each, and what to say of it."""
+    seconds = tokens.unobserved_ms // 1000
+    weak = tokens.unmarked_restarts
+    return [
+        ("gaps", tokens.gaps, f"{tokens.gaps} gaps in the readings, {seconds:,} s unobserved, "
+         f"coverage {tokens.coverage}. A gap without a restart loses nothing."),
+        ("restarts", tokens.restarts, f"{tokens.restarts} restarts; what was counted between the "
+         "last reading and the restart is inside the printed bounds."),
+        ("hidden-resets", tokens.hidden_resets, f"{tokens.hidden_resets} resets that no fall of the "
+         "counter shows; found by the start of the process."),
+        ("weak-restart-evidence", weak, f"{weak} restarts are told only by a fall of the counter: "
+         "the engine gives no start time."),
+        ("unplaced-openings", tokens.unplaced_openings, f"{tokens.unplaced_openings} counters were "
+         f"first seen with {tokens.opening_tokens:,} tokens of unknown time; none of them is booked."),
+        ("alternations", tokens.alternations, f"{tokens.alternations} alternations: more than one "
+         "process answered behind one address."),
+    ]  # fmt: skip
+
+
+def _pairing(workload: WorkloadFacts) -> Iterator[Notice]:
+    slug = workload.slug
+    counted = workload.tokens
+    moved = counted is not None and bool((counted.prompt or 0) + (counted.generation or 0))
+    if workload.purpose != "inference":
+        return
+    if moved and not workload.charges and not workload.cost:
+        yield Notice("tokens-without-cost", slug, f"{slug}: tokens, but no charge reaches it.")
+    if workload.cost and not moved and workload.basis == "processed":
+        yield Notice(
+            "cost-without-tokens", slug, f"{slug}: cost, but no token was counted in the period."
+        )
+    for currency, amount in sorted(workload.other_currencies.items()):
+        yield Notice(
+            "currencies-mixed",
+            f"{slug} {currency}",
+            f"{slug}: {currency} charges are kept apart from its unit costs; no rate is given.",
+            amount,
+            currency,
+        )
+
+
+def _baseline(workload: WorkloadFacts, end: datetime) -> Iterator[Notice]:
+    terms = workload.baseline
+    if terms and terms.age(end) > AGEING_AFTER:
+        yield Notice(
+            "ageing-baseline",
+            workload.slug,
+            f"{workload.slug}: the baseline is {terms.age(end).days} days old (over 180).",
+        )
+
+
+def _memory(workload: WorkloadFacts) -> Iterator[Notice]:
+    stale = sum(engine.figures.stale_ms for engine in workload.memory) // 1000
+    if stale:
+        yield Notice(
+            "stale-gauges",
+            workload.slug,
+            f"{workload.slug}: the cache gauge stood still for {stale:,} s while no token moved; "
+            "left out of averages.",
+        )
+
+
+def _money(facts: Facts) -> Iterator[Notice]:
+    for place in facts.places:
+        if place.kind == UNASSIGNED and place.charges:
+            yield Notice(
+                "unassigned-charges",
+                place.currency,
+                f"{place.charges} charges are reached by no rule.",
+                place.effective,
+                place.currency,
+            )
+        if place.kind == SHARED and place.charges:
+            yield Notice(
+                "shared-not-yet-split",
+                f"{place.target} {place.currency}",
+                f"The key {place.target} has nothing to split by in this period.",
+                place.effective,
+                place.currency,
+            )
+    currencies = [total.currency for total in facts.money]
+    if len(currencies) > 1:
+        text = f"Charges in {', '.join(currencies)}; the report is in {facts.currency}."
+        yield Notice("currencies-mixed", "report", text)
+    for total in facts.money:
+        for count, name in (
+            (total.without_effective, "effective"),
+            (total.without_billed, "billed"),
+        ):
+            if count:
+                text = f"{count} charges in {total.currency} have no {name} cost in their source."
+                yield Notice("missing-amounts", f"{name} {total.currency}", text)

@@ -1,0 +1,58 @@
+"""KV cache figures of an engine over hours, recomputed by hand (method §8.3, §8.4, §8.7)."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from finops.core.memory import CacheRow, kv_figures, sentence
+
+HOUR_MS = 3_600_000
+START = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+def _row(hour, active_blocks, *, observed=HOUR_MS, blocks=1001, peak=None, running=None, stale=0):
+    return CacheRow(
+        hour=START + timedelta(hours=hour), blocks=blocks, block_size=16, pool_tokens=blocks * 16,
+        max_model_len=4096, observed_ms=observed, active_block_ms=Decimal(active_blocks * observed),
+        peak_blocks=peak, peak_ms=None if peak is None else 1_794_787_200_000 + hour * HOUR_MS,
+        peak_running=running, stale_ms=stale,
+    )  # fmt: skip
+
+
+def test_means_are_weighted_by_observed_time():
+    # 100 blocks for a whole hour and 400 for a quarter: (100×60 + 400×15) ÷ 75 = 160 blocks.
+    found = kv_figures([_row(0, 100), _row(1, 400, observed=HOUR_MS // 4)], bytes_per_token=131_072)
+    assert found.active_tokens_mean == 160 * 16
+    assert found.active_bytes_mean == 160 * 16 * 131_072
+    assert found.reserved_bytes == 1001 * 16 * 131_072
+    assert found.unreferenced_bytes_mean == (1001 - 160) * 16 * 131_072
+
+
+def test_the_peak_and_what_contiguous_slots_could_have_held():
+    found = kv_figures([_row(0, 1, peak=10, running=3), _row(1, 1, peak=900, running=41)])
+    assert found.peak_active_tokens == 14_400
+    assert found.peak_running == 41
+    # The null block holds no request: 1000 × 16 = 16,000 tokens, 3 slots of 4,096.
+    assert found.contiguous_slots == 3
+    assert found.reserved_bytes is None and found.active_bytes_mean is None
+    text = sentence(found)
+    assert "41 requests" in text and "held 3 in the same memory" in text and "16,016" in text
+
+
+def test_one_block_decides_a_slot():
+    # 257 blocks of 16 are 4,112 tokens; less the null block 4,096: one slot. 256 blocks: none.
+    assert kv_figures([_row(0, 1, blocks=257)]).contiguous_slots == 1
+    assert kv_figures([_row(0, 1, blocks=256)]).contiguous_slots == 0
+
+
+def test_stale_time_is_told_and_left_out():
+    found = kv_figures([_row(0, 100), _row(1, 0, observed=0, stale=HOUR_MS)])
+    assert found.active_tokens_mean == 1600
+    assert (found.observed_ms, found.stale_ms) == (HOUR_MS, HOUR_MS)
+
+
+def test_what_the_engine_does_not_tell_is_unknown():
+    row = CacheRow(START, None, None, None, None, HOUR_MS, None, None, None, None, 0)
+    found = kv_figures([row], 1000)
+    assert found.reserved_tokens is None and found.active_tokens_mean is None
+    assert "not measured" in sentence(found)
+    assert kv_figures([]) is None
