@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 from django.db import connections
 from django.db.models import Max
 
-from finops.core.counter import is_gap
 from finops.core.dark import Ups, dark_of_end
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
+from finops.core.series import Row, SeriesRows
 from finops.core.tokens import Dark, Rate, SeriesPeriod, Tokens, tokens_of, union
-from finops.ledger.models import ReadingBlock, Series, TokenHour, UsageHour
+from finops.ledger.models import ReadingBlock, Series, UsageHour
 from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
 from finops.sources.samples import unpack
@@ -33,54 +33,25 @@ KeyOf = Callable[[Mapping[str, str], datetime], Hashable]
 """From a series' labels (with `source`) and an hour to the group it belongs to."""
 
 
-class Row(NamedTuple):
-    """The current row of one series and hour, as bounds need it."""
-
-    hour_ms: int
-    tokens: int
-    readings: int
-    restarts: int
-    hidden_resets: int
-    opening_tokens: int
-    rate_tokens: int
-    rate_ms: int
-    usual_ms: int | None
-    first_ms: int
-    last_ms: int
-    facts: dict[str, Any]
-
-
 @dataclass(slots=True)
 class Known:
-    """What is known of one series around a period."""
+    """One series, what is known of it around the period, and its labels with its source."""
 
     series: Series
     source: str
     labels: dict[str, str]
-    rows: list[Row] = field(default_factory=list)
-    following: Row | None = None
-    first_ms: int = 0
-    born_ms: int = 0
-    last_ms: int = 0
-    usual_ms: int | None = None
-    source_last_ms: int = 0
+    first_ms: int
+    around: SeriesRows
+
+    @property
+    def rows(self) -> list[Row]:
+        """Its rows in the period."""
+        return self.around.rows
 
     @property
     def engine(self) -> tuple[int, str]:
         """The engine: target and `engine` label."""
         return self.series.target_id, self.series.engine
-
-    def ended(self) -> bool:
-        """Whether its source has readings more than 2.5 × usual after its last one (§2.5)."""
-        return self.usual_ms is not None and is_gap(
-            self.source_last_ms - self.last_ms, self.usual_ms
-        )
-
-    def gaps(self) -> Iterator[tuple[int, int, int, int]]:
-        """Every gap that ends in the period or across its end: from, to, usual, tokens."""
-        for row in [*self.rows, *([self.following] if self.following else [])]:
-            for gap in row.facts.get("gaps", ()):
-                yield gap[0], gap[1], gap[2], gap[3]
 
 
 class TokenLedger:
@@ -94,7 +65,6 @@ class TokenLedger:
                 "source"
             )
         )
-        self._dark_of_end: dict[int, Dark] = {}
 
     def totals(self, period: Period | None = None) -> Tokens:
         """The tokens of the period, or of a part of it in whole hours."""
@@ -130,53 +100,7 @@ class TokenLedger:
     def parts(self, known: Known, period: Period, key_of: KeyOf) -> dict[Hashable, SeriesPeriod]:
         """One series in a period, by the group that each of its hours belongs to."""
         start, end = milliseconds(period.start), milliseconds(period.end)
-        low = bisect_left(known.rows, start, key=lambda row: row.hour_ms)
-        high = bisect_left(known.rows, end, key=lambda row: row.hour_ms)
-        parts: dict[Hashable, SeriesPeriod] = {}
-        key: Hashable = None
-        for row in known.rows[low:high]:
-            key = key_of(known.labels, instant_of(row.hour_ms))
-            _add_row(parts.setdefault(key, SeriesPeriod()), row)
-        if not parts:
-            spanning = any(gap[0] < start and gap[1] >= end for gap in known.gaps())
-            if not spanning:
-                return {}
-            key = key_of(known.labels, period.start)
-            parts[key] = SeriesPeriod()
-        first = key_of(known.labels, instant_of(known.rows[low].hour_ms)) if low < high else key
-        self._edges(known, start, end, parts[first], parts[key])
-        return parts
-
-    def _edges(
-        self, known: Known, start: int, end: int, first: SeriesPeriod, last: SeriesPeriod
-    ) -> None:
-        """Gaps, living time and ends of a series in a period."""
-        for from_ms, to_ms, usual_ms, tokens in known.gaps():
-            inside = min(to_ms, end) - max(from_ms + usual_ms, start)
-            first.unobserved_ms += max(0, inside)
-            first.gaps += start <= to_ms < end
-            if from_ms < start <= to_ms < end:
-                first.straddles_start += tokens
-                first.edge_in_gap = True
-            elif from_ms < end <= to_ms:
-                last.straddles_end += tokens
-                last.edge_in_gap = True
-        ended = known.ended()
-        until = min(end, known.last_ms) if ended else end
-        first.living_ms += max(0, until - max(start, known.born_ms))
-        if ended and start <= known.last_ms < end:
-            last.ends += 1
-            last.darks.append(self._end(known))
-        elif not ended and known.usual_ms and is_gap(end - known.last_ms, known.usual_ms):
-            silent_from = max(start, known.last_ms + known.usual_ms)
-            last.unobserved_ms += max(0, end - silent_from)
-            last.edge_in_gap = True
-
-    def _end(self, known: Known) -> Dark:
-        if known.series.pk not in self._dark_of_end:
-            ups = _ups_after(known)
-            self._dark_of_end[known.series.pk] = dark_of_end(known.last_ms, known.usual_ms, ups)
-        return self._dark_of_end[known.series.pk]
+        return known.around.parts(start, end, lambda ms: key_of(known.labels, instant_of(ms)))
 
     def _usage(self, period: Period, key_of: KeyOf) -> dict[Hashable, Tokens]:
         sums: dict[Hashable, list[UsageHour]] = {}
@@ -219,19 +143,6 @@ def reach() -> dict[str, datetime]:
     return last
 
 
-def _add_row(part: SeriesPeriod, row: Row) -> None:
-    part.booked += row.tokens
-    part.readings += row.readings
-    part.restarts += row.restarts
-    part.hidden_resets += row.hidden_resets
-    part.openings += len(row.facts.get("openings", ()))
-    part.opening_tokens += row.opening_tokens
-    part.alternations += row.facts.get("alternations", 0)
-    part.unmarked = part.unmarked or row.facts.get("unmarked", False)
-    part.rate = max(part.rate, Rate(row.rate_tokens, row.rate_ms))
-    part.darks.extend(Dark(r["dark"], r["shown"]) for r in row.facts.get("restarts", ()))
-
-
 def _group(roles: Mapping[str, Sequence[tuple[Known, SeriesPeriod]]], cap: Rate | None) -> Tokens:
     parts = {role: [part for _, part in found] for role, found in roles.items()}
     cached = _cached(roles)
@@ -260,20 +171,17 @@ def _cached(
 
 # -- loading -----------------------------------------------------------------------------------
 
-_COLUMNS = (
-    "tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms, "
-    "first_ms, last_ms, facts"
-)
-
-_ROWS = f"""
+_ROWS = """
 SELECT DISTINCT ON (series_id, hour) series_id,
-    (extract(epoch FROM hour) * 1000)::bigint, {_COLUMNS}
+    (extract(epoch FROM hour) * 1000)::bigint,
+    tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms,
+    first_ms, last_ms, facts
 FROM ledger_tokenhour JOIN ledger_series ON ledger_series.id = series_id
 WHERE hour >= %s AND hour < %s AND role = ANY(%s)
 ORDER BY series_id, hour, revision DESC
 """
 
-_AROUND = f"""
+_AROUND = """
 SELECT series.id, first.first_ms, first.facts, last.last_ms, last.usual_ms, following.*
 FROM ledger_series series
 CROSS JOIN LATERAL (
@@ -285,7 +193,10 @@ CROSS JOIN LATERAL (
     WHERE series_id = series.id ORDER BY hour DESC, revision DESC LIMIT 1
 ) last
 LEFT JOIN LATERAL (
-    SELECT (extract(epoch FROM hour) * 1000)::bigint, {_COLUMNS} FROM ledger_tokenhour
+    SELECT (extract(epoch FROM hour) * 1000)::bigint,
+        tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms,
+        first_ms, last_ms, facts
+    FROM ledger_tokenhour
     WHERE series_id = series.id AND hour >= %s ORDER BY hour, revision DESC LIMIT 1
 ) following ON true
 WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
@@ -322,7 +233,7 @@ def _load(period: Period) -> list[Known]:
 
 def _row(values: Sequence[Any]) -> Row:
     facts = values[-1]
-    return Row(*values[:-1], facts=_json(facts))
+    return Row._make([*values[:-1], _json(facts)])
 
 
 def _json(value: Any) -> dict[str, Any]:
@@ -346,23 +257,30 @@ def _known(
         series=series,
         source=source.name,
         labels=series.labels | {"source": source.name},
-        rows=rows.get(series.pk, []),
-        following=_row(following) if following and following[0] is not None else None,
         first_ms=first_ms,
-        born_ms=born,
-        last_ms=last_ms,
-        usual_ms=usual_ms,
-        source_last_ms=source_last.get(source.pk, last_ms),
+        around=SeriesRows(
+            rows=rows.get(series.pk, []),
+            following=_row(following) if following and following[0] is not None else None,
+            born_ms=born,
+            last_ms=last_ms,
+            usual_ms=usual_ms,
+            source_last_ms=source_last.get(source.pk, last_ms),
+            dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms)),
+        ),
     )
 
 
-def _ups_after(known: Known) -> Ups:
+def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None) -> Dark:
+    return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms))
+
+
+def _ups_after(series: Series, last_ms: int) -> Ups:
     """The target's `up` readings in the hours around a series' last reading."""
     blocks = ReadingBlock.objects.filter(
-        series__target=known.series.target_id,
+        series__target=series.target_id,
         series__role="up",
-        hour__gte=instant_of(known.last_ms // HOUR_MS * HOUR_MS),
-        hour__lte=instant_of(known.last_ms + HOUR_MS),
+        hour__gte=instant_of(last_ms // HOUR_MS * HOUR_MS),
+        hour__lte=instant_of(last_ms + HOUR_MS),
     ).values_list("payload", flat=True)
     readings: list[tuple[int, int]] = []
     for payload in blocks:

@@ -1,0 +1,127 @@
+"""One series in a period: its hours' rows put together with gaps, edges, life and end (§2.5, §2.6)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .counter import is_gap
+from .tokens import Dark, Rate, SeriesPeriod
+
+
+class Row(NamedTuple):
+    """One hour of one series, as a period's bounds need it. `facts` holds `births`, `openings`,
+    `gaps` (from, to, usual, tokens), `restarts` (dark, shown), `alternations`, `unmarked`."""
+
+    hour_ms: int
+    tokens: int
+    readings: int
+    restarts: int
+    hidden_resets: int
+    opening_tokens: int
+    rate_tokens: int
+    rate_ms: int
+    usual_ms: int | None
+    first_ms: int
+    last_ms: int
+    facts: Mapping[str, Any]
+
+
+def _no_dark() -> Dark:
+    return Dark(0)
+
+
+@dataclass(slots=True)
+class SeriesRows:
+    """What is known of one series around a period: its rows in it and the first row after it.
+
+    `born_ms` is the proven birth, else the first reading; `source_last_ms` is the last reading of
+    the whole source. `dark_of_end` is asked only when the series ended.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    following: Row | None = None
+    born_ms: int = 0
+    last_ms: int = 0
+    usual_ms: int | None = None
+    source_last_ms: int = 0
+    dark_of_end: Callable[[], Dark] = _no_dark
+
+    def ended(self) -> bool:
+        """Whether its source has readings more than 2.5 × usual after its last one (§2.5)."""
+        return self.usual_ms is not None and is_gap(
+            self.source_last_ms - self.last_ms, self.usual_ms
+        )
+
+    def gaps(self) -> Iterator[tuple[int, int, int, int]]:
+        """Every gap that ends in the period or across its end: from, to, usual, tokens."""
+        for row in [*self.rows, *([self.following] if self.following else [])]:
+            for gap in row.facts.get("gaps", ()):
+                yield gap[0], gap[1], gap[2], gap[3]
+
+    def parts(
+        self, start: int, end: int, key_of: Callable[[int], Hashable]
+    ) -> dict[Hashable, SeriesPeriod]:
+        """The series in [start, end) milliseconds, whole hours, by the group of each hour.
+
+        Gaps and life go to the group of the first hour, the end to that of the last. Empty where
+        the period holds no reading and no gap spans it.
+        """
+        low = bisect_left(self.rows, start, key=_hour)
+        high = bisect_left(self.rows, end, key=_hour)
+        parts: dict[Hashable, SeriesPeriod] = {}
+        keys = [key_of(row.hour_ms) for row in self.rows[low:high]]
+        for key, row in zip(keys, self.rows[low:high], strict=True):
+            _add_row(parts.setdefault(key, SeriesPeriod()), row)
+        if not keys:
+            if not any(gap[0] < start and gap[1] >= end for gap in self.gaps()):
+                return {}
+            keys = [key_of(start)]
+            parts[keys[0]] = SeriesPeriod()
+        self._add_gaps(start, end, parts[keys[0]], parts[keys[-1]])
+        self._add_life(start, end, parts[keys[0]], parts[keys[-1]])
+        return parts
+
+    def _add_gaps(self, start: int, end: int, first: SeriesPeriod, last: SeriesPeriod) -> None:
+        for from_ms, to_ms, usual_ms, tokens in self.gaps():
+            inside = min(to_ms, end) - max(from_ms + usual_ms, start)
+            first.unobserved_ms += max(0, inside)
+            first.gaps += start <= to_ms < end
+            if from_ms < start <= to_ms < end:
+                first.straddles_start += tokens
+                first.edge_in_gap = True
+            elif from_ms < end <= to_ms:
+                last.straddles_end += tokens
+                last.edge_in_gap = True
+
+    def _add_life(self, start: int, end: int, first: SeriesPeriod, last: SeriesPeriod) -> None:
+        ended = self.ended()
+        until = min(end, self.last_ms) if ended else end
+        first.living_ms += max(0, until - max(start, self.born_ms))
+        if ended and start <= self.last_ms < end:
+            last.ends += 1
+            last.darks.append(self.dark_of_end())
+        elif not ended and self.usual_ms and is_gap(end - self.last_ms, self.usual_ms):
+            # The source itself has said nothing since: not an end, but not observed either.
+            silent_from = max(start, self.last_ms + self.usual_ms)
+            last.unobserved_ms += max(0, end - silent_from)
+            last.edge_in_gap = True
+
+
+def _hour(row: Row) -> int:
+    return row.hour_ms
+
+
+def _add_row(part: SeriesPeriod, row: Row) -> None:
+    part.booked += row.tokens
+    part.readings += row.readings
+    part.restarts += row.restarts
+    part.hidden_resets += row.hidden_resets
+    part.openings += len(row.facts.get("openings", ()))
+    part.opening_tokens += row.opening_tokens
+    part.alternations += row.facts.get("alternations", 0)
+    part.unmarked = part.unmarked or row.facts.get("unmarked", False)
+    part.rate = max(part.rate, Rate(row.rate_tokens, row.rate_ms))
+    part.darks.extend(Dark(r["dark"], r["shown"]) for r in row.facts.get("restarts", ()))
