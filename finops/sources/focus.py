@@ -17,7 +17,7 @@ from typing import Final
 from finops.sources import focus_columns as columns
 from finops.sources.cells import instant, month_first_date, number, text_map, text_or_none
 from finops.sources.files import csv_rows, open_plain
-from finops.sources.gpu_shapes import Gpu, gpu_of, instance_type_of
+from finops.sources.gpu_shapes import UNRECOGNISED, Gpu, gpu_of, instance_type_of
 from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 
@@ -304,9 +304,19 @@ def _machine(row: _Row, details: dict[str, str]) -> tuple[str | None, Gpu | None
         ),
         None,
     )
-    if gpu and "GpuCount" in details:
-        try:
-            gpu = Gpu(gpu.instance_type, gpu.model, number(details["GpuCount"]))
-        except ValueError:
-            row.notes.append(f"line {row.line}, SkuPriceDetails: GpuCount is not a number")
+    gpu = _counted(gpu, details.get("GpuCount"), row)
     return (gpu.instance_type if gpu else None) or written or stated, gpu
+
+
+def _counted(gpu: Gpu | None, count: str | None, row: _Row) -> Gpu | None:
+    """The GPUs with the count that the file itself states, which goes before the catalogue's."""
+    if count is None:
+        return gpu
+    try:
+        stated = number(count)
+    except ValueError:
+        row.notes.append(f"line {row.line}, SkuPriceDetails: GpuCount is not a number")
+        return gpu
+    if stated <= 0:
+        return gpu
+    return Gpu(gpu.instance_type, gpu.model, stated) if gpu else Gpu(None, UNRECOGNISED, stated)

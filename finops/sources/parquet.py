@@ -6,7 +6,6 @@ first row is called line 2, as if the names of the columns stood on line 1.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +41,7 @@ def parquet_rows(path: Path, name: str) -> Iterator[tuple[int, list[str | None]]
 
     with tempfile.TemporaryDirectory(prefix="headroom-parquet-") as folder:
         plain = Path(folder) / "document.parquet"  # a name without the signs of a glob
-        os.symlink(path.resolve(), plain)
+        plain.symlink_to(path.resolve())
         try:
             with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
                 yield from _rows(connection, str(plain), str(path.resolve()))

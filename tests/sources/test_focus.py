@@ -391,6 +391,14 @@ def test_a_gpu_count_of_the_file_goes_before_the_catalogue(tmp_path: Path) -> No
     assert (charge.gpu_model, charge.gpu_count) == ("H100", 2)
 
 
+def test_gpus_of_a_machine_nobody_knows_are_not_lost(tmp_path: Path) -> None:
+    row = changed(
+        ChargeDescription="Node hour", SkuPriceDetails='{"InstanceType": "gd-x", "GpuCount": 8}'
+    )
+    (charge,) = read(write(tmp_path, row)).charges
+    assert (charge.instance_type, charge.gpu_model, charge.gpu_count) == ("gd-x", "unrecognised", 8)
+
+
 # Files that go wrong ------------------------------------------------------------------------
 
 
@@ -440,6 +448,7 @@ def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (b"PK\x03\x04rest", "zip archive"),
         ("BilledCost".encode("utf-16"), "UTF-16"),
         (b"BZh91AY", "bzip2"),
+        (b"a.csv".ljust(257, b"\0") + b"ustar", "tar archive"),
         (b"hello,world\n1,2\n", "no.* known format"),
         (b"PAR1 and then nothing like Parquet, ChargePeriodStart", "Parquet"),
     ],
