@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 # These neither need a database nor should wait for one.
 WITHOUT_DATABASE = {
     "help", "version", "--help", "-h", "--version", "collectstatic", "makemessages", "startapp",
-    "up", "diffsettings", "findstatic",
+    "up", "doctor", "diffsettings", "findstatic",
 }  # fmt: skip
 
 

@@ -34,12 +34,12 @@ def take_data_folder(data: Path) -> int:
         address = os.read(lock, 1000).decode(errors="replace").strip()
         os.close(lock)
         raise AlreadyRuns(address) from error
-    os.ftruncate(lock, 0)
     return lock
 
 
 def note_address(lock: int, address: str) -> None:
     """Writes the address where a second `up` finds it."""
+    os.ftruncate(lock, 0)
     os.pwrite(lock, address.encode(), 0)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 OUTER_ENVIRONMENT = dict(os.environ)  # for tests that start the product as its user would
 TEMPORARY = Path(tempfile.mkdtemp(prefix="headroom-test-"))
 TEMPORARY.chmod(0o711)  # as root the database runs as another user, who must pass through
+(TEMPORARY / "static").mkdir()
 
 KEPT = {"HEADROOM_SAMPLES", "HEADROOM_STATE", "HEADROOM_PG_USER"}
 for name in [name for name in os.environ if name.startswith("HEADROOM_")]:
