@@ -120,7 +120,7 @@ def _with_buckets(charges: QuerySet[Charge], by: str) -> QuerySet[Charge]:
     truncated = TruncDay if by == "day" else TruncHour
     last = Func(
         F("charge_end"),
-        template="%(expressions)s - interval '1 microsecond'",
+        template="(%(expressions)s - interval '1 microsecond')",
         output_field=DateTimeField(),
     )
     return charges.annotate(bucket=truncated("charge_start"), last_bucket=truncated(last))

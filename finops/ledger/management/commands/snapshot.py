@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from argparse import SUPPRESS
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -20,8 +21,11 @@ class Command(Base):
 
     def arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        actions.add_parser("list")
+        listed = actions.add_parser("list")
         decision = actions.add_parser("decide")
+        for action in (listed, decision):
+            for name in ("--json", "--sample"):  # may stand after the action as well
+                action.add_argument(name, action="store_true", default=SUPPRESS)
         decision.add_argument("id", type=int)
         decision.add_argument("verdict", choices=VERDICTS)
         decision.add_argument("--reason", required=True)
