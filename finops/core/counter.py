@@ -458,6 +458,9 @@ class _Hour:
         taken itself: its last reading stays before the fall.
         """
         carry = self.carry
+        last = carry.replicas.get(name)
+        if last is not None and last.time_ms >= readings.times_ms[-1]:
+            return
         for time_ms, value in zip(readings.times_ms, readings.values, strict=True):
             last = carry.replicas.get(name)
             if last is not None and last.time_ms >= time_ms:
