@@ -12,11 +12,11 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connections
 
-from finops import embedded, first_login, schedule, service
-from finops.ledger import tables
+from finops import embedded, first_login, service
 from finops.processes import Keeper
 
 CANNOT_RUN = 2
@@ -60,8 +60,7 @@ class Command(BaseCommand):
             embedded.ensure_database(settings.DATA)
         if self.embedded[1]:
             embedded.ensure_broker(settings.DATA)
-        self._step(lambda: tables.migrate_all(self._say))
-        self._step(lambda: schedule.seed(settings.ORGANISATION_ZONE))
+        self._step(lambda: call_command("prepare", stdout=self.stderr))
         if not self._step(service.collect_static):
             self._say("The static files could not be compressed; they are served as they are.")
         if not options["no_sample"]:
