@@ -12,7 +12,8 @@ from finops.core.period import instant_of
 from finops.ledger.models import CacheHour, Series, Target
 from finops.sources.engines import role_of
 
-BATCH = 500
+from .bulk import copy_rows
+
 KEPT_LABELS = (
     "block_size",
     "cache_dtype",
@@ -35,7 +36,7 @@ def derive_cache(target: Target, series: Sequence[Series], from_day: int, *, at:
         for row in rows:
             if row.hour_ms >= from_day:
                 _add(new, usage, row, kept.get(instant_of(row.hour_ms)), at)
-    CacheHour.objects.bulk_create(new, batch_size=BATCH)
+    copy_rows(new)
 
 
 def _usage_series(series: Sequence[Series]) -> list[Series]:

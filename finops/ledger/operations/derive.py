@@ -24,6 +24,8 @@ from finops.ledger.which import ledger_name
 from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
 
+from .bulk import copy_rows
+
 COUNTER_ROLES = (
     "prompt",
     "generation",
@@ -33,7 +35,6 @@ COUNTER_ROLES = (
     "delivered_generation",
     "preemptions",
 )
-BATCH = 500
 _NO_POSTING = instant_of(0)
 Columns = tuple[list[int], list[float]]
 
@@ -132,7 +133,7 @@ class _Deriving:
         for series in self.series:
             if series.role in COUNTER_ROLES:
                 new.extend(self._changed(series, from_day))
-        TokenHour.objects.bulk_create(new, batch_size=BATCH)
+        copy_rows(new)
         from .cache import derive_cache
 
         derive_cache(self.target, self.series, from_day, at=self.at)

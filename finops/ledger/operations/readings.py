@@ -20,6 +20,7 @@ from finops.sources.engines import marked_metric, role_of
 from finops.sources.records import Refused, Rejection, SeriesReadings
 from finops.sources.samples import in_order, pack
 
+from .bulk import copy_new_rows
 from .derive import Affected, derive_affected, earliest_of_jobs
 
 LARGEST_EXACT = float(2**53)
@@ -39,7 +40,7 @@ OTHER_ROLES = frozenset(
 )
 REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
 MOST_REFUSED = 100_000
-BATCH = 500
+BATCH = 2000
 
 
 @dataclass(slots=True)
@@ -172,7 +173,7 @@ class _Posting:
             self._flush()
 
     def _flush(self) -> None:
-        ReadingBlock.objects.bulk_create(self.blocks, ignore_conflicts=True)
+        copy_new_rows(self.blocks)
         self.blocks.clear()
 
     def _series(self, metric: str, role: str, labels: dict[str, str]) -> Series:

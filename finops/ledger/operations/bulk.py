@@ -1,0 +1,82 @@
+"""Posting many rows at once by COPY: several times as quick as INSERT through the models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+from django.db import connections, models
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from finops.ledger.which import ledger_name
+
+_INCOMING = "headroom_incoming"
+
+
+def copy_rows(rows: Sequence[models.Model]) -> None:
+    """Inserts new rows of one model into the ledger in use; the database gives the keys.
+
+    The rows' own keys stay unset, and no signal is sent. A broken constraint raises
+    django.db.IntegrityError, as an INSERT would.
+    """
+    if rows:
+        _copy(rows, type(rows[0])._meta.db_table)
+
+
+def copy_new_rows(rows: Sequence[models.Model]) -> None:
+    """The same, without the rows that a unique constraint holds already. In a transaction only."""
+    if not rows:
+        return
+    table = type(rows[0])._meta.db_table
+    columns = sql.SQL(", ").join(sql.Identifier(name) for name in _columns(type(rows[0])))
+    names = {
+        "columns": columns,
+        "table": sql.Identifier(table),
+        "incoming": sql.Identifier(_INCOMING),
+    }
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute(
+            sql.SQL("CREATE TEMP TABLE {incoming} AS SELECT {columns} FROM {table} WITH NO DATA").format(**names)
+        )  # fmt: skip
+        _copy(rows, _INCOMING)
+        cursor.execute(
+            sql.SQL("INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} ON CONFLICT DO NOTHING").format(**names)
+        )  # fmt: skip
+        cursor.execute(sql.SQL("DROP TABLE {incoming}").format(**names))
+
+
+def _copy(rows: Sequence[models.Model], table: str) -> None:
+    fields = _fields(type(rows[0]))
+    columns = sql.SQL(", ").join(sql.Identifier(name) for name in _columns(type(rows[0])))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), columns)
+    values = attrgetter(*(field.attname for field in fields))
+    prepared = [(i, as_) for i, field in enumerate(fields) if (as_ := _preparing(field))]
+    connection = connections[ledger_name()]
+    with (
+        connection.wrap_database_errors,
+        connection.cursor() as cursor,
+        cursor.copy(statement) as copy,
+    ):
+        for row in rows:
+            line = list(values(row))
+            for index, prepare in prepared:
+                line[index] = None if line[index] is None else prepare(line[index])
+            copy.write_row(line)
+
+
+def _fields(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+    return [f for f in model._meta.concrete_fields if not isinstance(f, models.AutoField)]
+
+
+def _columns(model: type[models.Model]) -> list[str]:
+    return [str(field.column) for field in _fields(model)]
+
+
+def _preparing(field: models.Field[Any, Any]) -> Callable[[Any], object] | None:
+    if isinstance(field, models.JSONField):
+        return Jsonb
+    if isinstance(field, models.BinaryField):
+        return bytes
+    return None
