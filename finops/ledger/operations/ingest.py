@@ -223,7 +223,7 @@ def _post_records(
         unnamed = read.refused_count - len(read.refused)
         return {"series": read.series, "ignored_metrics": dict(read.ignored_metrics)}, unnamed
     used = post_usage(document, place, records)
-    rejections += used.duplicates
+    rejections += used.refused
     return {"records": used.records}, 0
 
 
