@@ -1,0 +1,123 @@
+"""The readings behind one ledger row, the arithmetic, and the documents they stand in."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from finops.core.counter import Carry
+from finops.core.period import instant_of, rfc3339
+from finops.ledger.models import ReadingBlock, Series, TokenHour
+from finops.sources.engines import mark_of
+from finops.sources.samples import unpack
+
+
+class Unknown(ValueError):
+    """No such series or row; the message says what there is."""
+
+
+def series_named(text: str) -> Series:
+    """A series by its number, or as `series` and `totals` write it. Raises Unknown."""
+    if text.isdigit():
+        found = Series.objects.filter(pk=int(text)).first()
+    else:
+        metric = text.split("{", 1)[0].strip()
+        rows = Series.objects.filter(metric=metric)
+        found = next((row for row in rows if str(row) == text.replace(", ", ",")), None)
+    if found is None:
+        raise Unknown(f"no series {text[:200]!r} in the ledger; `series` lists them")
+    return found
+
+
+def explain(series: Series, hour: datetime) -> dict[str, Any]:
+    """One row of a series and hour with everything it was derived from. Raises Unknown."""
+    revisions = list(TokenHour.objects.filter(series=series, hour=hour).order_by("-revision"))
+    if not revisions:
+        raise Unknown(f"{series} has no row for {rfc3339(hour)}")
+    row = revisions[0]
+    before = _before(series, hour)
+    readings = _readings(series, hour)
+    _marked(series, hour, readings)
+    return {
+        "series": str(series),
+        "series_id": series.pk,
+        "hour": hour,
+        "revision": row.revision,
+        "posted_at": row.posted_at,
+        "tokens": row.tokens,
+        "readings": readings,
+        "arithmetic": _arithmetic(readings, before, row),
+        "facts": row.facts,
+        "before": before.as_json(),
+        "documents": sorted({one["document"] for one in readings}),
+        "earlier_revisions": [
+            {"revision": one.revision, "tokens": one.tokens, "posted_at": one.posted_at}
+            for one in revisions[1:]
+        ],
+    }
+
+
+def _before(series: Series, hour: datetime) -> Carry:
+    row = (
+        TokenHour.objects.filter(series=series, hour__lt=hour)
+        .order_by("-hour", "-revision")
+        .first()
+    )
+    return Carry.from_json(row.carry) if row else Carry()
+
+
+def _readings(series: Series, hour: datetime) -> list[dict[str, Any]]:
+    """Every reading of the hour once, with each document it stands in first."""
+    found: dict[tuple[int, str, int], dict[str, Any]] = {}
+    blocks = ReadingBlock.objects.filter(series=series, hour=hour).order_by("pk")
+    for block in blocks:
+        times, values = unpack(bytes(block.payload))
+        for time_ms, value in zip(times, values, strict=True):
+            found.setdefault(
+                (time_ms, block.replica, int(value)),
+                {
+                    "at": rfc3339(instant_of(time_ms)),
+                    "at_ms": time_ms,
+                    "value": int(value),
+                    "replica": block.replica or None,
+                    "mark": None,
+                    "document": block.document_id,
+                },
+            )
+    return [found[key] for key in sorted(found)]
+
+
+def _marked(series: Series, hour: datetime, readings: list[dict[str, Any]]) -> None:
+    """Adds to each reading the mark of its incarnation that stood beside it."""
+    name = mark_of(series.metric)
+    own = {"metric": name, "labels_digest": series.labels_digest, "role": "created"}
+    for filters in ({"role": "process_start"}, own):
+        for one in Series.objects.filter(target=series.target_id, **filters):
+            for block in ReadingBlock.objects.filter(series=one, hour=hour):
+                times, values = unpack(bytes(block.payload))
+                at = dict(zip(times, values, strict=True))
+                for reading in readings:
+                    if reading["at_ms"] in at:
+                        born = timedelta(microseconds=round(at[reading["at_ms"]] * 1_000_000))
+                        reading["mark"] = rfc3339(instant_of(0) + born)
+
+
+def _arithmetic(readings: list[dict[str, Any]], before: Carry, row: TokenHour) -> str:
+    """The hour's sum in words an auditor can redo by hand."""
+    values = [reading["value"] for reading in readings]
+    restarts = row.facts.get("restarts", [])
+    high = before.counters[before.current].high if before.current else None
+    if row.facts.get("openings"):
+        size = sum(value for _, value in row.facts["openings"])
+        return f"{row.tokens} booked; an opening of {size} stands in the exceptions, books 0"
+    if not restarts:
+        booked = f"highest already booked {high}" if high is not None else "birth proven, from 0"
+        return f"{max(values)} (highest reading) − {high or 0} ({booked}) = {row.tokens}"
+    pieces, seen = [], high or 0
+    edges = [restart["to"] for restart in restarts]
+    for at in edges:
+        top = max((r["value"] for r in readings if r["at_ms"] < at), default=seen)
+        pieces.append(f"({top} − {seen})")
+        readings, seen = [r for r in readings if r["at_ms"] >= at], 0
+    pieces.append(f"({max(r['value'] for r in readings)} − 0)")
+    return f"{' + '.join(pieces)} = {row.tokens}, {len(edges)} restart(s)"
