@@ -8,6 +8,7 @@ import os
 import shutil
 
 import pytest
+from django.db.backends.postgresql.operations import DatabaseOperations
 
 from finops import embedded
 from tests.settings import TEMPORARY
@@ -18,6 +19,17 @@ def django_db_modify_db_settings() -> None:
     """Starts PostgreSQL for the first test that needs a database."""
     if not os.environ.get("DATABASE_URL"):
         embedded.ensure_database(TEMPORARY)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emptying_between_tests() -> None:
+    """Lets Django empty the append-only tables after a test that commits; needs a superuser."""
+    flush = DatabaseOperations.execute_sql_flush
+
+    def without_triggers(self: DatabaseOperations, sql_list: list[str]) -> None:
+        flush(self, ["SET LOCAL session_replication_role = replica", *sql_list])
+
+    DatabaseOperations.execute_sql_flush = without_triggers
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ ROW = {
     "ChargePeriodEnd": "2026-10-05T11:00:00Z",
     "ChargeCategory": "Usage",
     "ChargeClass": "",
-    "ChargeDescription": "GPU time",
+    "ChargeDescription": "instance hours",
     "ChargeFrequency": "Usage-Based",
     "InvoiceIssuerName": "Cloud Ltd",
     "ProviderName": "Cloud Ltd",

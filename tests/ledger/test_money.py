@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_parts_over_any_partition_sum_to_the_charge(
     start, end = (START + timedelta(seconds=s) for s in sorted(ends))
     edges = sorted({*cuts, 0, 40 * 86400 + 1})
     total: Decimal | None = None
-    for since, until in zip(edges, edges[1:], strict=False):
+    for since, until in pairwise(edges):
         piece = Period(START + timedelta(seconds=since), START + timedelta(seconds=until))
         total = plus(total, amounts_inside((cost, None, None, None), start, end, piece)[0])
     assert total == cost
@@ -115,7 +116,7 @@ def test_rows_of_every_key_sum_to_the_total(tmp_path: Path, seed: int) -> None:
 
 
 def numbers(money: Money) -> dict[str, tuple[Decimal | None, ...]]:
-    return {currency: amounts for currency, amounts in money.by_currency.items()}
+    return dict(money.by_currency)
 
 
 @ledger
@@ -128,7 +129,7 @@ def test_neighbouring_periods_sum_to_the_whole(tmp_path: Path) -> None:
         currency = row["BillingCurrency"]
         expected[currency] = expected.get(currency, Decimal(0)) + Decimal(row["BilledCost"])
     edges = [everything.start, START, START + timedelta(days=7, hours=5), everything.end]
-    pieces = [Period(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [Period(a, b) for a, b in pairwise(edges)]
     for currency, amount in expected.items():
         assert money_total(everything).billed(currency) == amount
         assert sum(money_total(piece).billed(currency) or 0 for piece in pieces) == amount

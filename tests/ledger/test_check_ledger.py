@@ -1,0 +1,85 @@
+"""`check-ledger` finds what someone with the keys to database and disk could do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from finops.ledger.models import Charge, Document, ReadingBlock, TokenHour
+from finops.ledger.operations.documents import stored
+from tests.ledger.doors import command, ingested
+from tests.ledger.focus_files import focus_file
+from tests.paths import RECORDED
+from tests.trail.test_chain import triggers_off
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+
+def check() -> tuple[bool, str]:
+    answer: dict[str, Any] = command("check-ledger")
+    return answer["ok"], " ".join(answer["problems"])
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Document:
+    ingested(focus_file(tmp_path / "a.csv", {}, {"ListCost": ""}, {"BilledCost": "x"}))
+    return Document.objects.get()
+
+
+def test_a_true_ledger_has_no_problems(ledger: Document) -> None:
+    ingested(RECORDED / "raw-samples-5s.json.gz", RECORDED / "ground_truth.jsonl.gz")
+    answer = command("check-ledger")
+    assert answer["problems"] == []
+    assert answer["ok"] is True
+    assert answer["checked"]["documents"] == 3
+    assert answer["checked"]["charges"] == 2
+
+
+def test_changed_bytes(ledger: Document) -> None:
+    path = stored(ledger.sha256)
+    kept = path.read_bytes()
+    path.write_bytes(kept.replace(b"1.00", b"2.00", 1))
+    try:
+        assert "are not those received" in check()[1]
+        path.unlink()
+        assert "missing from the store" in check()[1]
+    finally:
+        path.write_bytes(kept)
+    assert check() == (True, "")
+
+
+def test_a_changed_amount(ledger: Document) -> None:
+    with triggers_off():
+        Charge.objects.filter(line=2).update(billed_cost=99)
+    fine, problems = check()
+    assert not fine
+    assert "no longer sum to its control totals" in problems
+
+
+def test_a_charge_taken_out(ledger: Document) -> None:
+    with triggers_off():
+        Charge.objects.filter(line=3).delete()
+    _, problems = check()
+    assert "2 charges were counted, 1 are there" in problems
+    assert "2 charges were delivered, 1 are there" in problems
+
+
+def test_changed_counts(ledger: Document) -> None:
+    with triggers_off():
+        Document.objects.update(rows_rejected=0)
+    assert "more rejected rows" in check()[1]
+    assert "rows read are not charges and rejections" in check()[1]
+
+
+def test_changed_tokens_and_readings() -> None:
+    ingested(RECORDED / "raw-samples-5s.json.gz")
+    hour = TokenHour.objects.filter(tokens__gt=0).order_by("pk").first()
+    assert hour is not None
+    with triggers_off():
+        TokenHour.objects.filter(pk=hour.pk).update(tokens=hour.tokens + 1)
+    assert "token hours" in check()[1]
+    with triggers_off():
+        ReadingBlock.objects.filter(pk=ReadingBlock.objects.order_by("pk")[0].pk).update(readings=1)
+    assert "readings were counted" in check()[1]

@@ -1,0 +1,1 @@
+"""The trail: a chain that shows every change."""
