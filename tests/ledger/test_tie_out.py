@@ -55,7 +55,8 @@ def only(rows: list[InvoiceRow]) -> InvoiceRow:
 
 @ledger
 def test_the_difference_is_printed_and_judged(tmp_path: Path) -> None:
-    ingested(focus_file(tmp_path / "a.csv", {"BilledCost": "6.25"}, {"BilledCost": "6.25"}))
+    line = {"BilledCost": "6.25", "EffectiveCost": "6.25"}
+    ingested(focus_file(tmp_path / "a.csv", line, line))
     row = only(invoice_tie_out("2026-10"))
     assert (row.billed, row.lines, row.issued, row.within) == (Decimal("12.50"), 2, None, None)
     assert not row.provisional
