@@ -295,9 +295,7 @@ def billing_month(record: ChargeRecord) -> str:
     """
     length = record.billing_period_end - record.billing_period_start
     middle = record.billing_period_start + max(timedelta(), min(length / 2, HALF_A_MONTH))
-    return (
-        middle.strftime("%Y-%m") if middle.year > 999 else f"{middle.year:04d}-{middle.month:02d}"
-    )
+    return f"{middle.year:04d}-{middle.month:02d}"
 
 
 def _next_snapshot_id() -> int:

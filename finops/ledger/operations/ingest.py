@@ -97,7 +97,10 @@ def _keep(
         with found.open() as stream:
             return found.path, documents.keep_stream(stream, found.name, found.origin)
     except Exception as error:  # noqa: BLE001 - stores behind URLs fail in their own ways
-        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        reason = (
+            getattr(error, "strerror", None)
+            or f"{type(error).__name__}: {inputs.masked(str(error))}"
+        )
         return found.path, Refused(f"{found.path}: cannot be read ({reason})")
 
 

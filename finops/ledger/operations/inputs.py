@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -31,6 +32,7 @@ DATA_SUFFIXES = frozenset(
         ".metrics",
     ]
 )
+URL_SECRETS = re.compile(r"(://)[^/\s@'\"]*@|\?[^\s'\"]+")
 MANIFESTS = ("manifest.json", "manifest.csv", "_success")
 
 
@@ -66,8 +68,10 @@ def _on_disk(path: str) -> Iterator[Found]:
         if not files:
             raise NotFound(f"{path}: no data files in this folder")
         yield from map(_local, files)
-    elif place.exists():
+    elif place.is_file():
         yield _local(place)
+    elif place.exists():
+        raise NotFound(f"{path}: neither a file nor a folder")
     elif matches := sorted(glob.glob(path, recursive=True)):
         for match in matches:
             yield from _on_disk(match)
@@ -101,9 +105,11 @@ def _at_url(url: str) -> Iterator[Found]:
         system, place = fsspec.core.url_to_fs(url)
         places = _remote_places(system, place)
     except ImportError as error:
-        raise NotFound(f"{shown}: {error}; install the package named, then try again") from None
+        hint = "install the package named, then try again"
+        raise NotFound(f"{shown}: {masked(str(error))}; {hint}") from None
     except Exception as error:  # noqa: BLE001 - each kind of store fails in its own way
-        raise NotFound(f"{shown}: cannot be reached ({type(error).__name__}: {error})") from None
+        reason = f"{type(error).__name__}: {masked(str(error))}"
+        raise NotFound(f"{shown}: cannot be reached ({reason})") from None
     if not places:
         raise NotFound(f"{shown}: nothing is there")
     for one in places:
@@ -122,6 +128,11 @@ def _remote_places(system: Any, place: str) -> list[str]:
 
 def _opener(system: Any, place: str) -> Callable[[], BinaryIO]:
     return lambda: system.open(place, "rb")
+
+
+def masked(text: str) -> str:
+    """A message of a library as it may be shown: URLs in it lose user, password and query."""
+    return URL_SECRETS.sub(r"\1", text)
 
 
 def without_secrets(url: str) -> str:
