@@ -27,6 +27,7 @@ _INSTANT: Final = re.compile(
     r"(?: ?(Z|UTC|[+-]\d\d(?::?\d\d)?))?",
     re.ASCII,
 )
+_PAST_MIDNIGHT: Final = re.compile(r"(\d{4}-\d{2}-\d{2}[T ])(2[4-9]|3\d|4[0-7])(:.*)")
 _SLASHES: Final = re.compile(
     r"(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?: (\d\d?):(\d\d)(?::(\d\d))?)?", re.ASCII
 )
@@ -70,6 +71,18 @@ def instant(text: str) -> datetime:
     micro = int((found.group(7) or "0").ljust(6, "0")[:6])
     zone = _zone(found.group(8))
     return _plausible(datetime(year, month, day, hour, minute, second, micro, tzinfo=zone))
+
+
+def instant_past_midnight(text: str) -> tuple[datetime, bool]:
+    """`instant`, and whether its hour runs past midnight: hours 24 to 47 are the next day's.
+
+    The specification's own worked examples write `2023-02-01T30:00:00Z` for 06:00 of the 2nd.
+    """
+    found = _PAST_MIDNIGHT.fullmatch(text)
+    if not found:
+        return instant(text), False
+    start, hour, rest = found.groups()
+    return instant(f"{start}{int(hour) - 24:02d}{rest}") + timedelta(days=1), True
 
 
 @lru_cache(maxsize=1 << 12)

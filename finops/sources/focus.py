@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from finops.sources import focus_columns as columns
-from finops.sources.cells import instant, month_first_date, number, text_map, text_or_none
+from finops.sources.cells import (
+    instant_past_midnight,
+    month_first_date,
+    number,
+    text_map,
+    text_or_none,
+)
 from finops.sources.files import csv_rows, open_plain
 from finops.sources.gpu_shapes import UNRECOGNISED, Gpu, gpu_of, instance_type_of
 from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
@@ -23,6 +29,10 @@ from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejec
 
 FORMATS: Final[tuple[str, ...]] = ("focus",)
 UNKNOWN_ISSUER: Final = "unknown issuer"
+UNKNOWN_ACCOUNT: Final = "unknown account"
+NO_CURRENCY: Final = "XXX"
+"""ISO 4217's code for "no currency": a file without the column names none, and no report may
+guess one. A file that has the column must fill it on every row."""
 SHOWN_WARNINGS: Final = 20
 
 _DELIMITERS: Final = ",;\t"
@@ -58,6 +68,10 @@ class _Row:
             raise _Fault(column, self._raw(column), "missing")
         return text
 
+    def has(self, column: str) -> bool:
+        """Whether the file has the column at all."""
+        return column in self._places
+
     def _raw(self, column: str) -> str | None:
         place = self._places.get(column)
         return None if place is None else self._cells[place]
@@ -88,7 +102,10 @@ class _Row:
         text = self.required(column)
         try:
             if "/" not in text:
-                return instant(text)
+                moment, past_midnight = instant_past_midnight(text)
+                if past_midnight:
+                    self.notes.append(f"line {self.line}, {column}: {text} is read as {moment}")
+                return moment
             moment = month_first_date(text)
         except ValueError as error:
             raise _Fault(column, text, str(error)) from None
@@ -223,6 +240,9 @@ def _category(row: _Row) -> str:
 
 
 def _currency(row: _Row) -> str:
+    if not row.has("BillingCurrency"):
+        row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
+        return NO_CURRENCY
     text = row.required("BillingCurrency")
     if not (len(text) == 3 and text.isascii() and text.isalpha()):
         raise _Fault("BillingCurrency", text, "must be a currency code of three letters")
@@ -239,7 +259,9 @@ def _charge(row: _Row) -> ChargeRecord:
     return ChargeRecord(
         line=row.line,
         issuer=row.text("InvoiceIssuerName") or provider or UNKNOWN_ISSUER,
-        billing_account=row.required("BillingAccountId"),
+        billing_account=(
+            row.required("BillingAccountId") if row.has("BillingAccountId") else UNKNOWN_ACCOUNT
+        ),
         billing_account_name=row.text("BillingAccountName"),
         billing_period_start=billing_start,
         billing_period_end=billing_end,
