@@ -27,6 +27,7 @@ CLOUD_ACCOUNT = "012345678901"
 ISSUED_AFTER = timedelta(days=3)
 TAX_PERCENT = 19
 CREDIT = Decimal("-180.00")
+RENT = Decimal("812.50")
 CENT = Decimal("0.01")
 
 
@@ -117,7 +118,10 @@ def _correction(calendar: Calendar) -> Row:
 
 
 def _host(folder: Path, calendar: Calendar, rng: Random, truth: Truth) -> Iterator[Invoice]:
-    """The legacy server: rent by the calendar month and metered power, until it was given back."""
+    """The legacy server: rent by the calendar month and metered power, until it was given back.
+
+    The first month is the part of it since the sample begins.
+    """
     until = calendar.weeks[LEGACY_WEEKS].start
     for position, (name, month) in enumerate(_months(calendar.start, until)):
         columns = {
@@ -129,7 +133,10 @@ def _host(folder: Path, calendar: Calendar, rng: Random, truth: Truth) -> Iterat
             "SubAccountName": "Fernhill legacy",
         }
         power = Decimal(rng.randint(41_000_000, 58_000_000)).scaleb(-6)
-        rent = Decimal("812.50")
+        since = max(month.start, calendar.start)
+        rent = (
+            RENT * ((month.end - since) // HOUR) / ((month.end - month.start) // HOUR)
+        ).quantize(CENT)
         text = "Dedicated server with 2 x RTX A6000, monthly rent"
         rows = [
             Row(
@@ -145,7 +152,7 @@ def _host(folder: Path, calendar: Calendar, rng: Random, truth: Truth) -> Iterat
                 rent,
                 "Recurring",
             ),
-            Row(month.start, month.end, power, power, LEGACY, "Usage", "Metered power", columns),
+            Row(since, month.end, power, power, LEGACY, "Usage", "Metered power", columns),
         ]
         net = rent + power
         rounding = net.quantize(CENT, ROUND_HALF_EVEN) - net
