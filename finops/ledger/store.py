@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from finops.core.period import Period, milliseconds
+from finops.core.period import HOUR_MS, Period, milliseconds
 from finops.sources.engines import metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
@@ -22,7 +22,7 @@ from finops.sources.records import Account, Refused, Rejection, SeriesReadings
 from .access import FetchFailed
 from .fetch import Door
 
-MAX_SERIES_A_QUERY: Final = 2_000
+MAX_SERIES_HOURS_A_QUERY: Final = 2_000
 MAX_ALTERNATIVES: Final = 500
 
 _MATCHER: Final = re.compile(
@@ -102,7 +102,8 @@ def gather(door: Door, matchers: Sequence[str], period: Period) -> Gathered:
     series, warnings = live_series(door, matchers, period)
     result.warnings += warnings
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
-    for selector in _selectors(series, matchers):
+    hours = -(-(end_ms - start_ms) // HOUR_MS)
+    for selector in _selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours):
         form = [
             ("query", f"{selector}[{end_ms - start_ms}ms]"),
             ("time", _seconds(end_ms - 1)),
@@ -137,8 +138,13 @@ def version(door: Door) -> str | None:
     return str(data.get("version", "")) or None if isinstance(data, dict) else None
 
 
-def _selectors(series: Iterable[Mapping[str, str]], matchers: Sequence[str]) -> Iterator[str]:
-    """Selectors that together choose every metric once, each of a bounded number of series."""
+def _selectors(
+    series: Iterable[Mapping[str, str]], matchers: Sequence[str], most: int
+) -> Iterator[str]:
+    """Selectors that together choose every metric once, each of at most so many series.
+
+    One instance with more series of a metric than that is still asked for in one piece.
+    """
     counts: dict[str, int] = defaultdict(int)
     instances: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in series:
@@ -146,21 +152,21 @@ def _selectors(series: Iterable[Mapping[str, str]], matchers: Sequence[str]) -> 
         counts[name] += 1
         instances[name][row.get("instance", "")] += 1
     wanted = [name for name in metrics_to_collect() if counts[name]]
-    small = [name for name in wanted if counts[name] <= MAX_SERIES_A_QUERY]
-    for shard in _shards({name: counts[name] for name in small}):
+    small = [name for name in wanted if counts[name] <= most]
+    for shard in _shards({name: counts[name] for name in small}, most):
         yield _selector(_names(shard), matchers)
     for name in sorted(set(wanted) - set(small)):
-        for shard in _shards(instances[name]):
+        for shard in _shards(instances[name], most):
             part = f"instance=~{_quoted('|'.join(map(re.escape, shard)))}"
             yield _selector(_names([name]), [*matchers, part])
 
 
-def _shards(counts: Mapping[str, int]) -> Iterator[list[str]]:
+def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
     """The names in order, in groups of a bounded number of series."""
     shard: list[str] = []
     held = 0
     for name, count in sorted(counts.items()):
-        full = held + count > MAX_SERIES_A_QUERY or len(shard) == MAX_ALTERNATIVES
+        full = held + count > most or len(shard) == MAX_ALTERNATIVES
         if shard and full:
             yield shard
             shard, held = [], 0

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from finops.core.period import Period, parse_instant
 from finops.ledger.access import FetchFailed
@@ -258,12 +261,40 @@ def test_an_answer_that_is_not_the_apis_fails_whole(store: Store) -> None:
 def test_a_large_fleet_is_asked_in_shards(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     source = made(store.url)
     whole = collect_source(source, by="ada", at=AFTER, period=RECORDING)
-    monkeypatch.setattr("finops.ledger.store.MAX_SERIES_A_QUERY", 4)
+    monkeypatch.setattr("finops.ledger.store.MAX_SERIES_HOURS_A_QUERY", 4)
     before, asked = ledger(), len(store.seen)
     parts = collect_source(source, by="ada", at=AFTER, period=RECORDING)
     assert (parts.readings, parts.series) == (whole.readings, whole.series)
     assert ledger() == before
     assert len(store.seen) - asked > 20
+
+
+def test_a_long_way_back_is_asked_for_by_the_day(store: Store) -> None:
+    source = made(store.url)
+    period = Period(parse_instant("2026-11-28T22:00:00Z"), parse_instant("2026-12-01T03:00:00Z"))
+    later = period.end + timedelta(minutes=30)
+    result = collect_source(source, by="ada", at=later, period=period)
+    assert result.ok
+    spans = Fetch.objects.order_by("window_start").values_list("window_start", "window_end")
+    hours = [(end - start) // timedelta(hours=1) for start, end in spans]
+    assert hours == [1, 1, 24, 24, 1, 1, 1]
+    assert uncollected(source, period) == []
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+
+
+@given(
+    start=st.integers(0, 5000), minutes=st.integers(1, 6000), by_day=st.booleans()
+)  # fmt: skip
+def test_windows_cover_a_period_without_gap_or_overlap(
+    start: int, minutes: int, by_day: bool
+) -> None:
+    begin = RECORDING.start + timedelta(minutes=start)
+    period = Period(begin, begin + timedelta(minutes=minutes))
+    cut = list(windows(period, by_day=by_day))
+    assert (cut[0].start, cut[-1].end) == (period.start, period.end)
+    assert all(a.end == b.start for a, b in pairwise(cut))
+    assert all(one.end - one.start <= timedelta(days=1) for one in cut)
 
 
 def test_matchers_keep_other_jobs_out(store: Store) -> None:

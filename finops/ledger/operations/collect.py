@@ -23,12 +23,15 @@ from finops.ledger.operations.locks import lock
 from finops.ledger.operations.readings import post_readings
 from finops.ledger.operations.sources import access_to
 from finops.ledger.queries.sources import first_collected, is_complete, uncollected
-from finops.ledger.store import Gathered, checked_matchers, earliest, gather
+from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
 from finops.ledger.which import atomic
 from finops.sources.samples import FORMATS, MAGIC, encode
 
 SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
 REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
+DAY = timedelta(days=1)
+LONG = 2 * DAY  # from here on whole days are asked for at once
+MAX_SERIES_A_DAY = 1_000
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
 
@@ -120,7 +123,7 @@ def windows_of(
         start, end = hour_of(period.start), min(_hour_from(period.end), end)
         if start >= end:
             raise FetchFailed("the period lies in the future; there is nothing to collect yet")
-        return list(windows(Period(start, end)))
+        return list(_cut(source, door, Period(start, end)))
     reach = Period(hour_of(end) - REACH, end)
     first = first_collected(source)
     if first is not None:
@@ -133,7 +136,7 @@ def windows_of(
                 "the source's matchers, or say --from and --to"
             )
     gaps = uncollected(source, span) if span is not None else []
-    return [window for gap in gaps for window in windows(gap)]
+    return [window for gap in gaps for window in _cut(source, door, gap)]
 
 
 def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
@@ -142,13 +145,27 @@ def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
     return [window for window in planned if window.end <= end]
 
 
-def windows(period: Period) -> Iterator[Period]:
-    """A period cut at the UTC hours, so that the same hour is asked for in the same way always."""
+def windows(period: Period, *, by_day: bool = False) -> Iterator[Period]:
+    """A period cut at the UTC hours, so that the same hour is asked for in the same way always.
+
+    With `by_day` its whole UTC days are one window each: quicker to post, for a long way back.
+    """
     at = period.start
     while at < period.end:
-        end = min(hour_of(at) + HOUR, period.end)
+        day = by_day and at == hour_of(at) and at.hour == 0 and at + DAY <= period.end
+        end = at + DAY if day else min(hour_of(at) + HOUR, period.end)
         yield Period(at, end)
         at = end
+
+
+def _cut(source: Source, door: Door, period: Period) -> Iterator[Period]:
+    """The windows of a period: by day when it is long and a day of the source fits in memory."""
+    by_day = period.end - period.start >= LONG
+    if by_day:
+        last = Period(period.end - HOUR, period.end)
+        series, _ = live_series(door, checked_matchers(source.matchers), last)
+        by_day = len(series) <= MAX_SERIES_A_DAY
+    return windows(period, by_day=by_day)
 
 
 def collect_window(
