@@ -92,6 +92,8 @@ def _baseline(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _matchers(value: Any) -> str:
+    if isinstance(value, str):
+        return value.replace(",", ", ")[:RULE_TEXT_LIMIT]
     parts = [" ".join(map(str, m)) if isinstance(m, list | tuple) else str(m) for m in value]
     return ", ".join(parts)[:RULE_TEXT_LIMIT]
 

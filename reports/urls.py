@@ -1,5 +1,71 @@
 """The routes of the pages."""
 
-from django.urls import URLPattern
+from django.urls import path, register_converter
 
-urlpatterns: list[URLPattern] = []
+from reports.views import (
+    annotations,
+    baselines,
+    exceptions,
+    imports,
+    invoices,
+    overview,
+    people,
+    reports,
+    rules,
+    sources,
+    workloads,
+)
+
+
+class WeekConverter:
+    """An ISO week in an address."""
+
+    regex = r"\d{4}-W\d{2}"
+
+    def to_python(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+
+register_converter(WeekConverter, "week")
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("start/", overview.guide, name="guide"),
+    path("help/", overview.help_page, name="help"),
+    path("reports/", reports.listing, name="reports"),
+    path("reports/close/", reports.close, name="close"),
+    path("reports/compare/", reports.compare, name="compare"),
+    path("reports/<week:week>/", reports.report, name="report"),
+    path("reports/<week:week>/restate/", reports.restate, name="report-restate"),
+    path("reports/<week:week>/<int:revision>/", reports.report, name="report-revision"),
+    path("reports/<week:week>/<int:revision>/paper/", reports.on_paper, name="report-paper"),
+    path("reports/<week:week>/<int:revision>/workloads.csv", reports.as_csv, name="report-csv"),
+    path("reports/<week:week>/<int:revision>/<slug:kind>/", reports.act, name="report-act"),
+    path("exceptions/", exceptions.listing, name="exceptions"),
+    path("exceptions/dispose/", exceptions.dispose, name="dispose"),
+    path("workloads/", workloads.listing, name="workloads"),
+    path("workloads/add/", workloads.add, name="workload-add"),
+    path("workloads/<str:slug>/", workloads.workload, name="workload"),
+    path("annotations/", annotations.listing, name="annotations"),
+    path("annotations/<int:pk>/", annotations.edit, name="annotation-edit"),
+    path("imports/", imports.listing, name="imports"),
+    path("imports/decide/<int:snapshot>/", imports.decide, name="snapshot-decide"),
+    path("imports/<uuid:key>/", imports.upload, name="upload"),
+    path("imports/documents/<slug:digest>/", imports.document, name="document"),
+    path("sources/", sources.listing, name="sources"),
+    path("sources/test/", sources.test, name="source-test"),
+    path("sources/<slug:name>/active/", sources.set_active, name="source-active"),
+    path("invoices/", invoices.listing, name="invoices"),
+    path("invoices/confirm/", invoices.confirm, name="invoice-confirm"),
+    path("rules/", rules.listing, name="rules"),
+    path("rules/preview/", rules.preview, name="rule-preview"),
+    path("rules/<int:number>/retire/", rules.retire, name="rule-retire"),
+    path("baselines/", baselines.listing, name="baselines"),
+    path("people/", people.listing, name="people"),
+    path("people/<int:pk>/", people.change, name="person"),
+]

@@ -24,6 +24,8 @@ class Report(models.Model):
     created_at = models.DateTimeField()
     prepared_by = models.CharField(max_length=150)
     reason = models.TextField(blank=True)
+    headline = models.TextField(blank=True, help_text="Copied from the statement, for lists.")
+    figures = models.JSONField(default=dict, help_text="Copied from the statement, for lists.")
 
     class Meta:
         constraints = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from finops.core.canonical import digest as digest_of
 from reports.models import Disposition, Report, ReportEvent, Seal
@@ -86,7 +87,7 @@ def standing(report: Report) -> Standing:
     events = sorted(report.events.all(), key=lambda e: e.id)
     kinds = {event.kind for event in events}
     seal = Seal.objects.filter(report=report).first() if "sealed" in kinds else None
-    record = json.loads(bytes(seal.record)) if seal else None
+    record = orjson.loads(bytes(seal.record)) if seal else None
     state = SUPERSEDED if SUPERSEDED in kinds else FINAL if seal else PRELIMINARY
     revisions = list(
         Report.objects.filter(week=report.week).values_list("revision", "events__kind")
@@ -95,7 +96,7 @@ def standing(report: Report) -> Standing:
     return Standing(
         report=report,
         state=state,
-        statement=record["statement"] if record else json.loads(bytes(report.statement)),
+        statement=record["statement"] if record else orjson.loads(bytes(report.statement)),
         digest=seal.digest if seal else report.digest,
         events=events,
         dispositions=record["dispositions"] if record else dispositions(report.week),
@@ -141,7 +142,7 @@ def state_of(report: Report) -> str:
 
 def statement_of(report: Report) -> dict[str, Any]:
     """The statement as it was said."""
-    value: dict[str, Any] = json.loads(bytes(report.statement))
+    value: dict[str, Any] = orjson.loads(bytes(report.statement))
     return value
 
 
@@ -164,7 +165,7 @@ def verify_seals() -> list[str]:
     previous = FIRST_PREVIOUS_DIGEST
     for seal in Seal.objects.select_related("report").order_by("number").iterator(chunk_size=20):
         content = bytes(seal.record)
-        record = json.loads(content)
+        record = orjson.loads(content)
         name = f"seal {seal.number} ({seal.report})"
         if digest_of(content) != seal.digest:
             problems.append(f"{name}: the bytes do not give the digest {seal.digest}")

@@ -18,7 +18,8 @@ def make_report(
     week: str = "2026-W47", *, by: str = "Ada Okafor", revision: int = 1, **changes: Any
 ) -> Report:
     """A closed report with the example statement."""
-    content = canonical_bytes(statement(week, **changes))
+    value = statement(week, **changes)
+    content = canonical_bytes(value)
     report = Report.objects.create(
         week=week,
         revision=revision,
@@ -27,6 +28,8 @@ def make_report(
         method_version="1.0",
         created_at=NOW,
         prepared_by=by,
+        headline=value["headline"],
+        figures=value["figures"] | {"currency": value["currency"]},
     )
     sealing.act(report, "closed", by=by, at=NOW)
     return report

@@ -1,0 +1,185 @@
+"""Forms: what people type, checked for shape; the rules themselves are in the operations."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model, password_validation
+
+from reports.models import Annotation
+from reports.queries.weeks import zone
+from reports.roles import ROLES
+
+FORMATS = [
+    ("", "Found out from the content"),
+    ("focus", "FOCUS cost and usage"),
+    ("usage-records", "Usage records"),
+    ("prometheus-json", "Prometheus answer"),
+    ("openmetrics", "OpenMetrics text"),
+]
+
+
+class SeveralFilesInput(forms.ClearableFileInput):
+    """A file field that takes several."""
+
+    allow_multiple_selected = True
+
+
+class SeveralFilesField(forms.FileField):
+    """Several files as a list."""
+
+    widget = SeveralFilesInput
+
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        """Each file on its own."""
+        given = data if isinstance(data, list | tuple) else [data]
+        one = super().clean
+        return [one(item, initial) for item in given]
+
+
+class UploadForm(forms.Form):
+    """Files of one delivery."""
+
+    files = SeveralFilesField(
+        label="Files",
+        help_text="Invoice exports (FOCUS CSV, CSV.gz, Parquet), saved Prometheus answers, "
+        "OpenMetrics text, usage records. Files given together are one delivery.",
+    )
+    format = forms.ChoiceField(label="Format", choices=FORMATS, required=False)
+
+
+class AnnotationForm(forms.Form):
+    """An annotation; its instant is in the organisation's zone."""
+
+    at = forms.DateTimeField(
+        label="When",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"],
+    )
+    workload = forms.ChoiceField(label="Workload", required=False)
+    kind = forms.ChoiceField(label="Kind", choices=Annotation.KINDS, initial="other")
+    text = forms.CharField(
+        label="What happened", widget=forms.Textarea(attrs={"rows": 3}), max_length=2000
+    )
+    url = forms.CharField(label="Link to a ticket", required=False, max_length=500)
+
+    def __init__(self, *args: Any, workloads: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "All workloads"), *((slug, slug) for slug in workloads)]
+        self.fields["workload"].choices = choices  # type: ignore[attr-defined]
+        self.fields["at"].help_text = f"Time zone {zone().key}."
+
+    def clean_at(self) -> Any:
+        """The instant in UTC, read in the organisation's zone."""
+        naive = self.cleaned_data["at"].replace(tzinfo=None)
+        return naive.replace(tzinfo=zone()).astimezone(UTC)
+
+
+class SourceForm(forms.Form):
+    """A Prometheus to read from."""
+
+    name = forms.SlugField(label="Name", max_length=80, help_text="Like prod-prometheus.")
+    url = forms.CharField(
+        label="Address", max_length=500, help_text="Like http://prometheus.example:9090"
+    )
+    matchers = forms.CharField(
+        label="Only series with",
+        required=False,
+        max_length=500,
+        help_text='Label matchers, like job="vllm". They keep re-exports of gateways out.',
+    )
+    user = forms.CharField(label="User", required=False, max_length=120)
+    secret = forms.CharField(
+        label="Secret",
+        required=False,
+        max_length=120,
+        help_text="The NAME of an environment variable that begins with HEADROOM_SECRET_ and "
+        "holds the bearer token or password. The secret itself is never stored.",
+    )
+
+
+class WorkloadForm(forms.Form):
+    """A workload: one model service on one stack."""
+
+    slug = forms.CharField(label="Name", max_length=80, help_text="a-z, 0-9, - and _")
+    model = forms.CharField(label="Model", max_length=300)
+    stack = forms.CharField(
+        label="Stack", max_length=40, initial="vllm", help_text="vllm, sglang, … or legacy"
+    )
+    purpose = forms.ChoiceField(
+        label="Purpose", choices=[("inference", "Inference"), ("training", "Training")]
+    )
+    team = forms.CharField(label="Team", required=False, max_length=300)
+    cluster = forms.CharField(label="Cluster", required=False, max_length=300)
+    namespace = forms.CharField(label="Namespace", required=False, max_length=300)
+
+
+class RuleForm(forms.Form):
+    """A rule: what it matches and where that goes."""
+
+    subject = forms.ChoiceField(
+        label="Matches", choices=[("charge", "Charges (money)"), ("series", "Series (tokens)")]
+    )
+    matchers = forms.CharField(
+        label="Where",
+        max_length=2000,
+        help_text="Like service=Amazon EC2,tag:app=chat for charges, or model_name=llama-70b "
+        "for series. Operators: = != =~ !~",
+    )
+    target = forms.ChoiceField(label="Goes to")
+    order = forms.IntegerField(
+        label="Order", min_value=0, max_value=1_000_000, initial=100, help_text="Lower is first."
+    )
+    valid_from = forms.DateField(
+        label="From", required=False, widget=forms.DateInput(attrs={"type": "date"})
+    )
+    valid_to = forms.DateField(
+        label="To", required=False, widget=forms.DateInput(attrs={"type": "date"})
+    )
+
+    def __init__(self, *args: Any, targets: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["target"].choices = targets  # type: ignore[attr-defined]
+
+
+class InvoiceAmountForm(forms.Form):
+    """The amount printed on an invoice."""
+
+    issuer = forms.CharField(label="Issuer", max_length=300)
+    invoice = forms.CharField(label="Invoice", max_length=300, required=False)
+    billing_period = forms.RegexField(
+        r"^\d{4}-(0[1-9]|1[0-2])$", label="Month", help_text="Like 2026-10."
+    )
+    amount = forms.CharField(label="Amount issued", max_length=80)
+    currency = forms.CharField(label="Currency", max_length=40, initial="USD")
+
+
+class PersonForm(forms.Form):
+    """A new person with roles."""
+
+    username = forms.RegexField(r"^[\w.@+ -]{1,150}$", label="Name")
+    password = forms.CharField(
+        label="First password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 12 characters.",
+    )
+    roles = forms.MultipleChoiceField(
+        label="Roles",
+        choices=[(name, f"{name}: {text}") for name, text in ROLES.items()],
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+    def clean_username(self) -> str:
+        """A name nobody has."""
+        name: str = self.cleaned_data["username"].strip()
+        if get_user_model().objects.filter(username__iexact=name).exists():
+            raise forms.ValidationError("Somebody has this name already.")
+        return name
+
+    def clean_password(self) -> str:
+        """A password that the rules accept."""
+        password: str = self.cleaned_data["password"]
+        password_validation.validate_password(password)
+        return password

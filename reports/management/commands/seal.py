@@ -1,0 +1,25 @@
+"""`seal WEEK`: makes the week's report final; its bytes never change after that (method §11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from reports.operations import sealing
+
+from ._shared import ReportCommand, summary_of
+
+
+class Command(ReportCommand):
+    """Acts on the newest revision; exit 1 when a rule stands against it."""
+
+    help = "Seal the report of a week."
+
+    def more_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--comment", default="", help="a note kept with the act")
+
+    def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        report = self.found(options["week"], newest=True)
+        sealing.seal(report, by=self.by, at=self.at)
+        return summary_of(report) | {"ok": True}, True

@@ -1,0 +1,49 @@
+"""Background work of the reports: closing the week, printing, reading uploads.
+
+Each is safe twice and killed at any instant: closing stores nothing when nothing differs, printing
+and reading find what is already done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+from django.utils import timezone
+
+from finops.ledger.which import use_ledger
+
+SCHEDULE = "schedule"  # the preparer of a report that the schedule closed
+
+
+@shared_task(name="reports.tasks.close_week")
+def close_week(*, week: str = "latest") -> dict[str, Any]:
+    """Closes the newest complete week of the own ledger, each Monday."""
+    from reports.operations.closing import close_week as close
+    from reports.operations.closing import week_asked
+    from reports.operations.refused import NotAllowed
+
+    now = timezone.now()
+    with use_ledger("default"):
+        try:
+            closed = close(week_asked(week, now), by=SCHEDULE, at=now)
+        except NotAllowed as refused:
+            return {"closed": False, "why": str(refused)}
+        return {"closed": closed.is_new, "week": closed.report.week, "digest": closed.report.digest}
+
+
+@shared_task(name="reports.tasks.make_pdf", soft_time_limit=300, time_limit=330)
+def make_pdf(*, ledger: str, week: str, revision: int, size: str) -> str:
+    """Prints one revision; the result is kept by digest."""
+    from reports.operations.printing import make
+
+    return make("sample" if ledger == "sample" else "default", week, revision, size).name
+
+
+@shared_task(name="reports.tasks.read_upload", soft_time_limit=3300)
+def read_upload(*, upload: str) -> None:
+    """Reads an uploaded delivery into the own ledger."""
+    from reports.operations.uploads import read
+
+    with use_ledger("default"):
+        read(upload)

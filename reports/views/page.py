@@ -1,0 +1,77 @@
+"""What every page shares: the frame, the navigation by role, the sample's mark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from finops.ledger.which import ledger_name
+from reports.roles import PERMISSIONS, may, roles_of
+
+NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    (
+        "",
+        (
+            ("overview", "Overview", "read"),
+            ("reports", "Reports", "read"),
+            ("exceptions", "Exceptions", "read"),
+            ("workloads", "Workloads", "read"),
+            ("annotations", "Annotations", "read"),
+        ),
+    ),
+    (
+        "Data",
+        (
+            ("imports", "Imports", "read"),
+            ("sources", "Sources", "read"),
+            ("invoices", "Invoices", "read"),
+        ),
+    ),
+    (
+        "Method",
+        (
+            ("rules", "Rules", "read"),
+            ("baselines", "Baselines", "read"),
+            ("help", "How it is counted", "read"),
+        ),
+    ),
+    ("Organisation", (("people", "People", "people"),)),
+)
+
+
+def page(
+    request: HttpRequest, template: str, context: dict[str, Any] | None = None, status: int = 200
+) -> HttpResponse:
+    """Renders a page inside the frame, with what the person may do as `can`."""
+    values = frame(request)
+    values |= context or {}
+    return render(request, template, values, status=status)
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """The frame's values."""
+    can = {name: may(request.user, name) for name in PERMISSIONS}
+    return {
+        "nav": _navigation(request, can),
+        "can": can,
+        "person": request.user.get_username(),
+        "roles": sorted(roles_of(request.user)),
+        "is_sample": ledger_name() == "sample",
+    }
+
+
+def _navigation(request: HttpRequest, can: dict[str, bool]) -> list[dict[str, Any]]:
+    groups = []
+    for title, entries in NAV:
+        shown = []
+        for name, label, permission in entries:
+            url = reverse(name)
+            here = request.path == url or (url != "/" and request.path.startswith(url))
+            if can[permission]:
+                shown.append({"url": url, "label": label, "here": here})
+        if shown:
+            groups.append({"title": title, "entries": shown})
+    return groups

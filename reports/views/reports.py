@@ -1,0 +1,262 @@
+"""The list of reports, one report, two side by side, paper, and the acts on a report."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from reports import figures, paper, sheet
+from reports.models import Report
+from reports.operations import closing, printing, sealing
+from reports.operations.refused import NotAllowed
+from reports.queries import papers
+from reports.queries.standing import (
+    FINAL,
+    Standing,
+    report_of,
+    shown_reports,
+    standing,
+    state_of,
+)
+from reports.roles import allowed
+
+from .page import page
+
+STATES = ("preliminary", "final")
+COMPARED = (
+    ("cost_per_million_tokens", "Cost per million tokens", "price"),
+    ("cost_per_million_prompt_tokens", "… of prompt tokens", "price"),
+    ("cost_per_million_generation_tokens", "… of generation tokens", "price"),
+    ("tokens_per_dollar", "Tokens per unit of money", "whole"),
+    ("effective_cost", "Effective cost", "money"),
+    ("prompt_tokens", "Prompt tokens", "whole"),
+    ("generation_tokens", "Generation tokens", "whole"),
+    ("coverage", "Coverage", "coverage"),
+    ("saving_vs_baseline", "Saving against the legacy stack", "money"),
+)
+
+
+@require_GET
+@allowed("read")
+def listing(request: HttpRequest) -> HttpResponse:
+    """All weeks, newest first; filtered by state and year."""
+    rows = [_row(report) for report in shown_reports()]
+    years = sorted({row["week"][:4] for row in rows}, reverse=True)
+    state, year = request.GET.get("state", ""), request.GET.get("year", "")
+    shown = [
+        row
+        for row in rows
+        if (not state or row["state"] == state) and (not year or row["week"].startswith(year))
+    ]
+    context = {"rows": shown, "states": STATES, "state": state, "years": years, "year": year}
+    return page(request, "reports/list.html", context | {"any": bool(rows), "all_rows": rows})
+
+
+def _row(report: Report) -> dict[str, Any]:
+    return {
+        "week": report.week,
+        "revision": report.revision,
+        "state": state_of(report),
+        "headline": report.headline,
+        "figures": report.figures,
+        "digest": report.digest,
+    }
+
+
+def _found(week: str, revision: int | None = None) -> Standing:
+    report = report_of(week, revision)
+    if report is None:
+        raise Http404("no such report")
+    return standing(report)
+
+
+@require_GET
+@allowed("read")
+def report(request: HttpRequest, week: str, revision: int | None = None) -> HttpResponse:
+    """One report, with what may be done about it."""
+    stand = _found(week, revision)
+    context = sheet.context(stand.statement, sheet.identity(stand), stand.dispositions)
+    context |= {
+        "layout": "reports/on_screen.html",
+        "linked": True,
+        "actions": True,
+        "standing": stand,
+        "blocks": sealing.blocks(stand) if stand.state == "preliminary" else [],
+        "is_newest": stand.revision == stand.newest_revision,
+        "revisions": _revisions(week),
+    }
+    if stand.report.reason and stand.revision > 1:
+        earlier = report_of(week, stand.revision - 1)
+        if earlier:
+            old = standing(earlier).statement
+            context["differences"] = sheet.differences(old, stand.statement)
+    return page(request, "reports/report.html", context)
+
+
+def _revisions(week: str) -> list[dict[str, Any]]:
+    rows = Report.objects.filter(week=week).defer("statement").prefetch_related("events")
+    return [
+        {"revision": row.revision, "state": state_of(row), "at": row.created_at}
+        for row in rows.order_by("revision")
+    ]
+
+
+@require_GET
+@allowed("read")
+def compare(request: HttpRequest) -> HttpResponse:
+    """Two weeks side by side."""
+    weeks = [row.week for row in shown_reports()]
+    right = request.GET.get("right") or (weeks[0] if weeks else "")
+    left = request.GET.get("left") or (weeks[1] if len(weeks) > 1 else right)
+    context: dict[str, Any] = {"weeks": weeks, "left": left, "right": right}
+    if weeks:
+        a, b = _found(left), _found(right)
+        context |= {"a": a, "b": b, "rows": _compared(a, b), "workloads": _workloads(a, b)}
+    return page(request, "reports/compare.html", context)
+
+
+def _compared(a: Standing, b: Standing) -> list[dict[str, Any]]:
+    return [
+        _pair(label, kind, a.statement["figures"].get(name), b.statement["figures"].get(name))
+        for name, label, kind in COMPARED
+    ]
+
+
+def _pair(label: str, kind: str, before: Any, after: Any) -> dict[str, Any]:
+    show = getattr(figures, kind)
+    change = figures.ratio_change(after, before)
+    return {
+        "label": label,
+        "before": show(before),
+        "after": show(after),
+        "change": None if change is None else figures.percent(change, 1, sign=True),
+    }
+
+
+def _workloads(a: Standing, b: Standing) -> list[dict[str, Any]]:
+    name = "cost_per_million_tokens"
+    old = {w["slug"]: w["figures"].get(name) for w in a.statement["workloads"]}
+    new = {w["slug"]: w["figures"].get(name) for w in b.statement["workloads"]}
+    slugs = sorted({*old, *new})
+    return [_pair(slug, "price", old.get(slug), new.get(slug)) for slug in slugs]
+
+
+@require_GET
+@allowed("read")
+def on_paper(request: HttpRequest, week: str, revision: int) -> HttpResponseBase:
+    """The PDF when it is there; else it is asked for and the page waits for it."""
+    stand = _found(week, revision)
+    size = request.GET.get("size", "A4")
+    if size not in paper.SIZES:
+        raise Http404("no such paper size")
+    key = papers.key_of(stand, size)
+    path = papers.path_of(key)
+    if path.exists():
+        name = f"report-{week}-{revision}-{stand.state}.pdf"
+        return FileResponse(path.open("rb"), as_attachment=True, filename=name)
+    failed = papers.path_of(key, "failed")
+    context: dict[str, Any] = {"stand": stand, "size": size}
+    if failed.exists() and "again" not in request.GET:
+        return page(request, "reports/paper_wait.html", context | {"failed": True}, status=500)
+    reached = printing.ask(stand, size)
+    context |= {"reached": reached, "refresh_seconds": 2 if reached else None}
+    return page(request, "reports/paper_wait.html", context, status=202 if reached else 503)
+
+
+@require_GET
+@allowed("read")
+def as_csv(request: HttpRequest, week: str, revision: int) -> HttpResponse:
+    """The workloads' exact figures as CSV; nothing is rounded."""
+    stand = _found(week, revision)
+    answer = HttpResponse(content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="report-{week}-{revision}.csv"'
+    rows = stand.statement["workloads"]
+    names = sorted({name for row in rows for name in row["figures"]})
+    writer = csv.writer(answer)
+    writer.writerow(["week", "revision", "state", "currency", "workload", "model", *names])
+    for row in rows:
+        values = ["" if row["figures"].get(n) is None else row["figures"][n] for n in names]
+        head = [week, revision, stand.state, stand.statement["currency"]]
+        writer.writerow([*head, _safe(row["slug"]), _safe(row["model"]), *values])
+    return answer
+
+
+def _safe(text: str) -> str:
+    """Text a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+@require_POST
+@allowed("close")
+def close(request: HttpRequest) -> HttpResponse:
+    """Closes a week and shows its report."""
+    now = timezone.now()
+    try:
+        week = closing.week_asked(request.POST.get("week", "latest").strip() or "latest", now)
+        closed = closing.close_week(week, by=request.user.get_username(), at=now)
+    except NotAllowed as refused:
+        messages.error(request, str(refused))
+        return redirect((request.POST.get("back") == "overview" and "overview") or "reports")
+    if closed.is_new:
+        messages.success(request, f"Report {closed.report} was made.")
+    elif closed.differences:
+        messages.warning(
+            request,
+            f"{week} is sealed. {len(closed.differences)} figures would change: restate the week "
+            "with a reason if they should.",
+        )
+    else:
+        messages.info(request, f"Nothing has changed since {closed.report}.")
+    return redirect("report-revision", week=week, revision=closed.report.revision)
+
+
+@require_POST
+@allowed("close")
+def restate(request: HttpRequest, week: str) -> HttpResponse:
+    """A new revision of a sealed week."""
+    try:
+        closed = closing.restate(
+            week,
+            reason=request.POST.get("reason", ""),
+            by=request.user.get_username(),
+            at=timezone.now(),
+        )
+    except NotAllowed as refused:
+        messages.error(request, str(refused))
+        return redirect("report", week=week)
+    return redirect("report-revision", week=week, revision=closed.report.revision)
+
+
+@require_POST
+@allowed("approve")
+def act(request: HttpRequest, week: str, revision: int, kind: str) -> HttpResponse:
+    """Reviews, approves, sends back or seals."""
+    stand = _found(week, revision)
+    by, at = request.user.get_username(), timezone.now()
+    comment = request.POST.get("comment", "").strip()
+    try:
+        if kind == "review":
+            sealing.review(stand.report, by=by, at=at, comment=comment)
+        elif kind == "approve":
+            sealing.approve(stand.report, by=by, at=at, comment=comment)
+        elif kind == "return":
+            sealing.send_back(stand.report, by=by, at=at, comment=comment)
+        elif kind == "seal":
+            sealing.seal(stand.report, by=by, at=at)
+        else:
+            raise Http404("no such act")
+    except NotAllowed as refused:
+        messages.error(request, str(refused))
+    else:
+        done = {"review": "reviewed", "approve": "approved", "return": "sent back"}
+        messages.success(request, f"Report {stand.number} was {done.get(kind, 'sealed')}.")
+    return redirect("report-revision", week=week, revision=revision)
+
+
+__all__ = ["FINAL", "act", "as_csv", "close", "compare", "listing", "on_paper", "report", "restate"]
