@@ -1,0 +1,232 @@
+"""Freezing baselines: a declared price with its document, or a measured period (method §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from finops.core.allocation import WORKLOAD, Place
+from finops.core.money import parse_decimal, plain
+from finops.core.period import Period, rfc3339
+from finops.core.tokens import Tokens
+from finops.core.unit_cost import CLASSES
+from finops.ledger.models import Baseline, Document, Workload
+from finops.ledger.queries.facts import Reading, read
+from finops.ledger.which import atomic
+from finops.trail.operations import record
+
+from .documents import Kept, keep
+from .workloads import NotAccepted, workload_named
+
+BASES = ("processed", "delivered")
+QUALITIES = ("measured", "re-tokenised", "estimated")
+
+
+def declare_baseline(
+    slug: str,
+    *,
+    per_million: str,
+    currency: str,
+    document: Path,
+    by: str,
+    at: datetime,
+    basis: str = "processed",
+    quality: str = "measured",
+    classes: Mapping[str, str] | None = None,
+    model: str = "",
+    tokenizer: str = "",
+    note: str = "",
+    approved_by: str = "",
+) -> Baseline:
+    """A declared price per million tokens, with the document that says it.
+
+    `classes` holds prices per million by class where the document gives them. NotAccepted says
+    what is wrong.
+    """
+    workload = workload_named(slug)
+    price = _price(per_million)
+    prices = {name: plain(_price(text)) for name, text in (classes or {}).items()}
+    if unknown := sorted(set(prices) - set(CLASSES)):
+        raise NotAccepted(f"there is no token class {unknown[0]!r}; there are {', '.join(CLASSES)}")
+    _check(basis, quality, currency, by, approved_by)
+    if not document.is_file():
+        raise NotAccepted(f"{document}: there is no such file; a declared price needs its document")
+    kept = keep(document, document.name, str(document.absolute()))
+    row = Baseline(
+        workload=workload,
+        kind="declared",
+        basis=basis,
+        quality=quality,
+        currency=currency,
+        cost_per_million_tokens=price,
+        classes=prices,
+        model=model,
+        tokenizer=tokenizer,
+        documents=[kept.sha256],
+        note=note,
+        at=at,
+        by=by,
+        approved_by=approved_by,
+    )
+    return _keep(row, kept)
+
+
+def measure_baseline(
+    slug: str,
+    *,
+    legacy: str,
+    period: Period,
+    by: str,
+    at: datetime,
+    tokenizer: str = "",
+    note: str = "",
+    approved_by: str = "",
+) -> Baseline:
+    """Freezes the tokens and the effective cost of a legacy workload in a period of whole hours.
+
+    The basis is delivered where usage records tell of it, else processed. NotAccepted where the
+    ledger has no tokens or no cost of the legacy workload in the period.
+    """
+    workload, old = workload_named(slug), workload_named(legacy)
+    if old.pk == workload.pk:
+        raise NotAccepted("a workload cannot be its own baseline")
+    reading = read(period)
+    row = _measured(reading, old)
+    row.workload, row.legacy_workload = workload, old
+    row.model, row.tokenizer, row.note = old.model, tokenizer or old.model, note
+    row.at, row.by, row.approved_by = at, by, approved_by
+    _check(row.basis, row.quality, row.currency, by, approved_by)
+    return _keep(row)
+
+
+def _tokens(reading: Reading, slug: str) -> tuple[str, int, int | None, int]:
+    """The basis, and prompt, cached prompt and generation tokens of a workload on it."""
+    tokens = reading.tokens.get(Place(WORKLOAD, slug), Tokens())
+    basis, prompt, made = "processed", tokens.prompt, tokens.generation
+    cached = tokens.cached_prompt
+    if prompt is None:
+        basis, prompt, made = "delivered", tokens.delivered_prompt, tokens.delivered_generation
+        cached = tokens.delivered_cached_prompt
+    if prompt is None or made is None or not prompt + made:
+        raise NotAccepted(f"the ledger has no tokens of {slug} in this period")
+    return basis, prompt, cached, made
+
+
+def _measured(reading: Reading, old: Workload) -> Baseline:
+    basis, prompt, cached, made = _tokens(reading, old.slug)
+    cost = reading.whole.cost(old.slug, reading.currency)
+    if cost <= 0:
+        raise NotAccepted(
+            f"the ledger has no cost of {old.slug} in {reading.currency} in this period"
+        )
+    _check_reach(reading)
+    return Baseline(
+        kind="measured",
+        basis=basis,
+        quality=_quality(reading, old.slug) if basis == "delivered" else "measured",
+        currency=reading.currency,
+        cost=cost,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        generation_tokens=made,
+        period_start=reading.period.start,
+        period_end=reading.period.end,
+        documents=sorted(_documents(reading, old.slug)),
+    )
+
+
+def _check_reach(reading: Reading) -> None:
+    reach = reading.cost_span.last
+    if reach is None or reach < reading.period.end:
+        until = "nowhere" if reach is None else rfc3339(reach)
+        raise NotAccepted(f"cost reaches only to {until}, not to the end of the period")
+
+
+def _quality(reading: Reading, slug: str) -> str:
+    """The weakest quality of the usage records behind the tokens."""
+    found = {
+        row.quality
+        for row in reading.ledger.usage
+        if reading.series_places(row.labels | {"source": row.source.name}, row.hour).target == slug
+    }
+    return max(found, key=QUALITIES.index, default="measured")
+
+
+def _documents(reading: Reading, slug: str) -> set[str]:
+    """The documents of the legacy workload's usage records and charges."""
+    usage = {
+        row.document_id
+        for row in reading.ledger.usage
+        if reading.series_places(row.labels | {"source": row.source.name}, row.hour).target == slug
+    }
+    return usage | reading.whole.documents_of.get(slug, set())
+
+
+def _price(text: str) -> Decimal:
+    try:
+        price = parse_decimal(text)
+    except ValueError as error:
+        raise NotAccepted(f"the price per million tokens is {error}") from None
+    if price <= 0:
+        raise NotAccepted(f"a price per million tokens is more than zero, not {text}")
+    return price
+
+
+def _check(basis: str, quality: str, currency: str, by: str, approved_by: str) -> None:
+    if basis not in BASES:
+        raise NotAccepted(f"a baseline's basis is {' or '.join(BASES)}, not {basis!r}")
+    if quality not in QUALITIES:
+        raise NotAccepted(f"a token quality is one of {', '.join(QUALITIES)}, not {quality!r}")
+    if not (
+        currency.isascii() and currency.isalpha() and currency.isupper() and len(currency) == 3
+    ):
+        raise NotAccepted(f"a currency is a code like USD, not {currency[:20]!r}")
+    if approved_by and approved_by == by:
+        raise NotAccepted("a baseline is approved by another person than its author")
+
+
+def _keep(row: Baseline, kept: Kept | None = None) -> Baseline:
+    with atomic():
+        if kept is not None:
+            _keep_document(kept, row)
+        row.save(force_insert=True)
+        record(at=row.at, actor=row.by, action="baseline added",
+               subject=f"baseline {row.pk} of {row.workload.slug}", detail=_detail(row))  # fmt: skip
+    return row
+
+
+def _keep_document(kept: Kept, row: Baseline) -> None:
+    """The ledger's row of a declared price's document, when it holds none yet."""
+    Document.objects.get_or_create(
+        sha256=kept.sha256,
+        defaults={
+            "size_bytes": kept.size_bytes,
+            "name": kept.name,
+            "origin": kept.origin,
+            "format": "baseline-evidence",
+            "received_at": row.at,
+            "received_by": row.by,
+        },
+    )
+
+
+def _detail(row: Baseline) -> dict[str, Any]:
+    def text(amount: Decimal | None) -> str | None:
+        return None if amount is None else plain(amount)
+
+    return {
+        "kind": row.kind,
+        "basis": row.basis,
+        "quality": row.quality,
+        "currency": row.currency,
+        "cost": text(row.cost),
+        "cost_per_million_tokens": text(row.cost_per_million_tokens),
+        "prompt_tokens": row.prompt_tokens,
+        "generation_tokens": row.generation_tokens,
+        "legacy": row.legacy_workload.slug if row.legacy_workload else None,
+        "documents": row.documents,
+        "approved_by": row.approved_by,
+    }

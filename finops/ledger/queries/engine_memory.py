@@ -1,0 +1,71 @@
+"""The KV cache of each workload's engines over a period (method §8.3, §8.4, §8.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from finops.core.allocation import WORKLOAD, Assigner
+from finops.core.facts import EngineMemory
+from finops.core.memory import CacheRow, kv_figures
+from finops.core.period import Period
+from finops.ledger.models import CacheHour, Series
+
+FIELDS = (
+    "hour",
+    "blocks",
+    "block_size",
+    "pool_tokens",
+    "max_model_len",
+    "observed_ms",
+    "active_block_ms",
+    "peak_blocks",
+    "peak_ms",
+    "peak_running",
+    "stale_ms",
+)
+
+
+@dataclass(slots=True)
+class _Engine:
+    series: Series
+    rows: list[CacheRow] = field(default_factory=list)
+
+
+def engine_memory(
+    period: Period, assign: Assigner, bytes_per_token: Mapping[str, int | None]
+) -> dict[str, tuple[EngineMemory, ...]]:
+    """Engines by workload, each with its figures; the newest revision of each hour counts."""
+    engines: dict[tuple[str, int], _Engine] = {}
+    series = _series(period)
+    for series_id, *values in _rows(period):
+        one = series[series_id]
+        row = CacheRow(*values)
+        place = assign(one.labels | {"source": one.target.source.name}, row.hour)
+        if place.kind == WORKLOAD and place.target:
+            engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
+    found: dict[str, list[EngineMemory]] = {}
+    for (slug, _), engine in engines.items():
+        figures = kv_figures(engine.rows, bytes_per_token.get(slug))
+        if figures is not None:
+            found.setdefault(slug, []).append(EngineMemory(_name(engine.series), figures, None))
+    return {slug: tuple(sorted(all_, key=lambda e: e.engine)) for slug, all_ in found.items()}
+
+
+def _rows(period: Period) -> list[tuple[Any, ...]]:
+    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
+    return list(newest.values_list("series_id", *FIELDS))
+
+
+def _series(period: Period) -> dict[int, Series]:
+    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    wanted = Series.objects.filter(pk__in=hours.order_by().values("series_id").distinct())
+    return {one.pk: one for one in wanted.select_related("target__source")}
+
+
+def _name(series: Series) -> str:
+    target = series.target
+    name = series.labels.get("pod") or target.instance
+    return f"{name} engine {series.engine}" if series.engine else name

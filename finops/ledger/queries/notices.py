@@ -1,0 +1,125 @@
+"""What a reader must know of a period's readings and documents (method §2, §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db.models import Exists, OuterRef
+
+from finops.core.allocation import UNASSIGNED, Assigner
+from finops.core.facts import Notice
+from finops.core.period import Period, rfc3339
+from finops.ledger.models import Fetch, UsageHour
+
+from .money_exceptions import money_exceptions
+from .tokens import TokenLedger
+
+
+def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Notice, ...]:
+    """Everything the ledger itself can tell; the rest follows from a statement's figures."""
+    return (
+        *(
+            Notice(one.kind, one.subject, one.text, one.amount, one.currency)
+            for one in money_exceptions(period)
+        ),
+        *_series_without_workload(ledger, assign),
+        *_duplicate_targets(ledger),
+        *_incomplete_fetches(period),
+        *_several_choices(period),
+    )
+
+
+def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[Notice]:
+    """Targets whose tokens no rule gives to a workload, with how many tokens that is."""
+    sums: dict[str, list[int]] = {}
+    for role in ("prompt", "generation"):
+        for known, hour, tokens in ledger.hours(role):
+            if assign(known.labels, hour).kind == UNASSIGNED:
+                counts = sums.setdefault(_target(known.labels, known.source), [0, 0])
+                counts[0 if role == "prompt" else 1] += tokens
+    for target, (prompt, generation) in sorted(sums.items()):
+        yield Notice(
+            "series-without-workload",
+            target,
+            f"No rule gives {target} to a workload: {prompt:,} prompt and {generation:,} generation "
+            "tokens stand in no unit cost.",
+        )
+    for row in ledger.usage:
+        labels = row.labels | {"source": row.source.name}
+        if assign(labels, row.hour).kind == UNASSIGNED:
+            yield Notice(
+                "series-without-workload",
+                f"usage records {labels.get('model_name', '')} {row.source.name}",
+                f"No rule gives the usage records of {labels.get('model_name', 'an unnamed model')} "
+                "to a workload.",
+            )
+
+
+def _target(labels: dict[str, str], source: str) -> str:
+    model = labels.get("model_name", "")
+    return f"{labels.get('job', '')} {labels.get('instance', '')} {model} ({source})".strip()
+
+
+def _duplicate_targets(ledger: TokenLedger) -> Iterator[Notice]:
+    """One target seen under two jobs: its tokens may be counted twice (method §2.7)."""
+    jobs: dict[tuple[str, str, str], set[str]] = {}
+    for known in ledger.known:
+        if known.series.role == "prompt" and known.rows:
+            target = known.series.target
+            key = (target.instance, known.series.engine, known.labels.get("model_name", ""))
+            jobs.setdefault(key, set()).add(f"{target.job} ({known.source})")
+    for (instance, engine, model), seen in sorted(jobs.items()):
+        if len(seen) > 1:
+            yield Notice(
+                "duplicate-series",
+                f"{instance} {engine} {model}".strip(),
+                f"{instance} is read under {len(seen)} jobs or sources: {', '.join(sorted(seen))}. If "
+                "they are one engine, its tokens are counted more than once.",
+            )
+
+
+def _incomplete_fetches(period: Period) -> Iterator[Notice]:
+    """Windows that no complete fetch has covered since (method §2.8)."""
+    better = Fetch.objects.filter(
+        source=OuterRef("source"),
+        complete=True,
+        window_start__lte=OuterRef("window_start"),
+        window_end__gte=OuterRef("window_end"),
+    )
+    rows = (
+        Fetch.objects.filter(
+            complete=False, window_start__lt=period.end, window_end__gt=period.start
+        )
+        .exclude(Exists(better))
+        .order_by("source__name", "window_start")
+        .values_list("source__name", "window_start", "window_end")
+        .distinct()
+    )
+    windows: dict[str, list[str]] = {}
+    for name, start, end in rows:
+        windows.setdefault(name, []).append(f"{rfc3339(start)} – {rfc3339(end)}")
+    for name, known in sorted(windows.items()):
+        yield Notice(
+            "incomplete-fetches",
+            name,
+            f"{name} answered {len(known)} windows incompletely, first {known[0]}; they are asked "
+            "again, and never count as zero.",
+        )
+
+
+def _several_choices(period: Period) -> Iterator[Notice]:
+    """Requests with several answers: engines count their prompt once for each (method §2)."""
+    hours = UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    differing: dict[str, int] = {}
+    for name, once, each in hours.values_list(
+        "source__name", "prompt_tokens", "engine_prompt_tokens"
+    ):
+        if once != each:
+            differing[name] = differing.get(name, 0) + each - once
+    for name, tokens in sorted(differing.items()):
+        yield Notice(
+            "several-choices",
+            name,
+            f"{name}: requests asked for several answers; an engine counts their prompt once for each, "
+            f"{tokens:,} tokens more than the records do.",
+        )

@@ -1,0 +1,115 @@
+"""Where cost and readings begin and end, in whole hours (method §4).
+
+An hour has cost, or readings, as soon as any lies in it: the first and the last hour of a span are
+those that hold its first and its last moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connections
+from django.db.models import Max, Min
+
+from finops.core.period import HOUR, Period, hour_of, instant_of
+from finops.ledger.models import ReadingBlock, UsageHour
+from finops.ledger.which import ledger_name
+
+from .money import cost_reach, cost_start, reach_by_issuer
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the first to the last moment something is known."""
+
+    first: datetime
+    last: datetime
+
+
+_READINGS = """
+SELECT source.name, min(first.first_ms), max(last.last_ms)
+FROM ledger_source source
+JOIN ledger_target target ON target.source_id = source.id
+JOIN ledger_series series ON series.target_id = target.id
+CROSS JOIN LATERAL (
+    SELECT first_ms FROM ledger_readingblock
+    WHERE series_id = series.id ORDER BY hour LIMIT 1
+) first
+CROSS JOIN LATERAL (
+    SELECT last_ms FROM ledger_readingblock
+    WHERE series_id = series.id AND hour < %s ORDER BY hour DESC LIMIT 1
+) last
+GROUP BY source.name
+"""
+
+
+def source_spans(period: Period) -> dict[str, Span]:
+    """The first and last reading, or usage hour, of each source before the period's end."""
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute(_READINGS, [period.end])
+        found = {
+            name: Span(instant_of(first), instant_of(last))
+            for name, first, last in cursor.fetchall()
+        }
+    hours = UsageHour.objects.filter(hour__lt=period.end).order_by()
+    for name, first, last in hours.values_list("source__name").annotate(Min("hour"), Max("hour")):
+        span = Span(first, last + HOUR - timedelta(milliseconds=1))
+        known = found.get(name, span)
+        found[name] = Span(min(known.first, span.first), max(known.last, span.last))
+    return found
+
+
+def end_of_hour(instant: datetime) -> datetime:
+    """The end of the hour that an instant closes or lies in."""
+    hour = hour_of(instant)
+    return hour if hour == instant else hour + HOUR
+
+
+def after_hour(instant: datetime) -> datetime:
+    """The end of the hour that holds a reading."""
+    return hour_of(instant) + HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class CostSpan:
+    """Where cost begins inside a period, and how far each issuer's charges reach."""
+
+    first: datetime | None
+    last: datetime | None
+    by_issuer: dict[str, datetime]
+
+    def last_of(self, issuers: Collection[str]) -> datetime | None:
+        """How far the cost of these issuers together reaches."""
+        known = [self.by_issuer[issuer] for issuer in issuers if issuer in self.by_issuer]
+        return min(known) if known else self.last
+
+
+def cost_span(period: Period, as_of: datetime | None = None) -> CostSpan:
+    """Where the cost of a period begins and how far it reaches."""
+    return CostSpan(cost_start(period), cost_reach(as_of), reach_by_issuer(as_of))
+
+
+def common_span(
+    period: Period, cost: CostSpan, issuers: Collection[str], sources: Collection[Span]
+) -> Period | None:
+    """The hours of a period that have both cost and readings; None when there are none."""
+    until = cost.last_of(issuers)
+    if cost.first is None or until is None or not sources:
+        return None
+    start = max(period.start, hour_of(cost.first), hour_of(min(s.first for s in sources)))
+    end = min(period.end, end_of_hour(until), after_hour(min(s.last for s in sources)))
+    return Period(start, end) if end > start else None
+
+
+def whole_ledger() -> Period | None:
+    """The span of all readings and usage hours in the ledger, in whole hours."""
+    blocks = ReadingBlock.objects.aggregate(first=Min("first_ms"), last=Max("last_ms"))
+    usage = UsageHour.objects.aggregate(first=Min("hour"), last=Max("hour"))
+    firsts = [] if blocks["first"] is None else [hour_of(instant_of(blocks["first"]))]
+    lasts = [] if blocks["last"] is None else [after_hour(instant_of(blocks["last"]))]
+    if usage["first"] is not None:
+        firsts.append(usage["first"])
+        lasts.append(usage["last"] + HOUR)
+    return Period(min(firsts), max(lasts)) if firsts else None
