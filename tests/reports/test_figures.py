@@ -1,0 +1,81 @@
+"""The one rounding and the typography of figures."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports import figures
+
+T = "\u202f"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("2.675", "2.68"),
+        ("2.665", "2.66"),
+        ("0.125", "0.12"),
+        ("-0.135", "−0.14"),
+        ("1234567.891", f"1{T}234{T}567.89"),
+        ("-0.001", "0.00"),
+        (None, "n/a"),
+        ("1.81E-8", "0.00"),
+    ],
+)
+def test_money_rounds_half_to_even_once(value: str | None, shown: str) -> None:
+    assert figures.money(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("1.832914", "1.83"), ("0.441", "0.441"), ("0.00123456", "0.00123"), ("0", "0.00"),
+     ("181.5", "181.50")],
+)  # fmt: skip
+def test_prices_keep_three_significant_digits(value: str, shown: str) -> None:
+    assert figures.price(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(999, "999"), (999_999_999, "1.00 billion"), (1_494_578, "1.49 million"),
+     (9_616_456_052, "9.62 billion"), (123_456_789_012, "123 billion")],
+)  # fmt: skip
+def test_large_counts_in_words(value: int, shown: str) -> None:
+    assert figures.short(value) == shown
+
+
+def test_coverage_is_never_rounded_up_to_whole() -> None:
+    assert figures.coverage("0.99999") == f">{T}99.99{T}%"
+    assert figures.coverage("1.0000") == f"100.00{T}%"
+    assert figures.coverage("0.9987") == f"99.87{T}%"
+    assert figures.coverage(None) == "n/a"
+
+
+def test_binary_floats_are_refused() -> None:
+    with pytest.raises(TypeError):
+        figures.money(0.1)
+
+
+amounts = st.decimals(min_value=-(10**9), max_value=10**9, places=6)
+
+
+@given(amounts)
+def test_rounding_agrees_with_exact_fractions(value: Decimal) -> None:
+    shown = figures.money(value).replace(T, "").replace("−", "-")
+    assert abs(Fraction(shown) - Fraction(value)) <= Fraction(1, 200)
+    assert Decimal(shown) == value.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
+
+
+@given(st.lists(amounts, min_size=1, max_size=8))
+def test_a_table_foots_or_says_why(values: list[Decimal]) -> None:
+    total = sum(values, Decimal(0))
+    rounded = sum(
+        (v.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN) for v in values), Decimal(0)
+    )
+    foots = rounded == total.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
+    assert (figures.footing(values, total) == "") == foots
