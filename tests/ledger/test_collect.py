@@ -337,6 +337,8 @@ def test_what_cannot_be_run_says_why() -> None:
         (["collect", "--source", "x"], "no Prometheus source named 'x'"),
         (["collect", "--url", "ftp://x"], "only http and https"),
         (["collect", "--url", "http://169.254.169.254/", "--to", "2026-11-29"], "Say --from"),
+        (["collect", "--url", "http://169.254.169.254"], "no source was made: the address"),
+        (["collect", "--url", "http://127.0.0.1:1"], "no source was made: .* refused"),
         (["sources", "add", "x", "http://h", "--secret", "SECRET_KEY"], "HEADROOM_SECRET_"),
         (["sources", "add", "x", "http://h", "--matchers", "job=vllm"], "cannot be read"),
         (["sources", "add", "x", "http://h", "--matchers", '__name__="up"'], "metrics are chosen"),
@@ -346,6 +348,7 @@ def test_what_cannot_be_run_says_why() -> None:
     ):
         with pytest.raises(CommandError, match=words):
             call_command(*arguments, stderr=StringIO())
+    assert not Source.objects.exists()
 
 
 def test_one_store_is_not_read_twice(store: Store) -> None:

@@ -20,7 +20,7 @@ from finops.ledger.models import Document, Fetch, Source
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.readings import post_readings
+from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to
 from finops.ledger.queries.sources import first_collected, is_complete, uncollected
 from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
@@ -62,7 +62,7 @@ class Collected:
             "series": len(self.series),
             "readings": self.readings,
             "hours": len(self.hours),
-            "incomplete_hours": len(self.incomplete_hours - self.hours),
+            "incomplete_hours": len(self.incomplete_hours),
             "warnings": self.warnings,
             "readings_refused": self.refused,
         }
@@ -98,6 +98,7 @@ def collect_source(
             wanted = windows_of(source, door, at=at, period=period)
             for number, window in enumerate(wanted, 1):
                 progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
+                result.incomplete_hours |= set(window.hours())  # until it has come
                 _add(
                     result,
                     collect_window(
@@ -106,7 +107,6 @@ def collect_source(
                 )
     except FetchFailed as error:
         result.warnings.append(str(error))
-        result.incomplete_hours.update(getattr(error, "hours", ()))
     return result
 
 
@@ -183,7 +183,6 @@ def collect_window(
         gathered = _gather(source, window, door)
     except FetchFailed as error:
         _post_incomplete(source, window, [str(error)], at)
-        error.hours = list(window.hours())  # type: ignore[attr-defined]
         raise
     if not gathered.complete:
         _post_incomplete(source, window, gathered.warnings, at)
@@ -224,10 +223,10 @@ def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: da
     except ValueError as error:
         raise FetchFailed(f"{name}: {error}") from None
     kept = keep_bytes(content, name, source.url)
+    span = {"source": source, "window_start": window.start, "window_end": window.end}
     with atomic():
         lock("collect", source.name)  # one poster a source at a time
-        same = {"source": source, "window_start": window.start, "window_end": window.end}
-        if Fetch.objects.filter(**same, complete=True, document_id=kept.sha256).exists():
+        if Fetch.objects.filter(**span, complete=True, document_id=kept.sha256).exists():
             return Window(window, True, False, gathered)
         document = Document(
             sha256=kept.sha256,
@@ -243,15 +242,9 @@ def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: da
         # Rows may name the document before it stands there (deferred foreign keys); its own row,
         # which can never be changed, is written last, when all its counts are known.
         posted = post_readings(document, source, gathered.series, at=at)
-        if not Document.objects.filter(pk=kept.sha256).exists():
-            document.rows_rejected = len(posted.refused)
-            document.readings = posted.readings
-            document.account = {"warnings": gathered.notes[:20], "series": posted.series}
-            document.account["ignored_metrics"] = posted.ignored_metrics
-            document.save(force_insert=True)
-            keep_rejections(document.sha256, posted.refused)
+        _write_document(document, posted, gathered.notes)
         Fetch.objects.create(
-            **same,
+            **span,
             at=at,
             complete=True,
             warnings=gathered.notes[:20],
@@ -262,14 +255,30 @@ def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: da
     return Window(window, True, True, gathered, len(posted.refused))
 
 
+def _write_document(document: Document, posted: PostedReadings, notes: list[str]) -> None:
+    """The document's row, unless another window or source gave the same bytes before."""
+    lock("document", document.sha256)
+    if Document.objects.filter(pk=document.sha256).exists():
+        return
+    document.readings = posted.readings
+    document.rows_rejected = len(posted.refused)
+    document.account = {
+        "warnings": notes[:20],
+        "series": posted.series,
+        "ignored_metrics": posted.ignored_metrics,
+    }
+    document.save(force_insert=True)
+    keep_rejections(document.sha256, posted.refused)
+
+
 def _add(result: Collected, window: Window) -> None:
     """Count a window into the account of its source."""
     hours = set(window.period.hours())
     if not window.complete:
-        result.incomplete_hours |= hours
         result.warnings += [w for w in window.gathered.warnings if w not in result.warnings]
         return
     result.hours |= hours
+    result.incomplete_hours -= hours
     result.series |= {(one.metric, one.labels) for one in window.gathered.series}
     result.readings += window.gathered.readings
     result.refused += window.refused

@@ -124,7 +124,8 @@ def _refuse_known(source: Source) -> None:
 def source_for_url(url: str, *, by: str, at: datetime) -> Source:
     """The source that reads a URL; made and named after its host when there is none.
 
-    SourceRefused when several read it: then the name must say which.
+    A store that does not answer is not made a source: the URL may be mistyped. SourceRefused for
+    that, and when several sources read the URL: then the name must say which.
     """
     try:
         plain = checked_url(url)
@@ -134,7 +135,14 @@ def source_for_url(url: str, *, by: str, at: datetime) -> Source:
     if len(known) > 1:
         names = ", ".join(source.name for source in known)
         raise SourceRefused(f"several sources read {plain}: {names}; say which with --source")
-    return known[0] if known else add_source(_free_name(plain), plain, by=by, at=at)
+    if known:
+        return known[0]
+    try:
+        with Door(Access(plain), TEST_LIMITS) as door:
+            live_series(door, (), Period(at - TEST_REACH, at), limit=1)
+    except FetchFailed as error:
+        raise SourceRefused(f"no source was made: {error}") from None
+    return add_source(_free_name(plain), plain, by=by, at=at)
 
 
 def _free_name(url: str) -> str:
