@@ -211,3 +211,44 @@ def test_an_empty_ledger_still_states() -> None:
 
 def test_rules_know_every_column_of_charges() -> None:
     assert set(CHARGE_COLUMNS) == set(COLUMNS)
+
+
+def test_while_cost_lags_the_report_is_preliminary_and_counts_only_common_hours(
+    tmp_path: Path,
+) -> None:
+    rows = [row for row in small_company.charges() if row["ChargePeriodStart"] < "2026-11-16T04"]
+    whole = [row for row in rows if row["ChargePeriodEnd"] <= "2026-11-16T04:00:00Z"]
+    (tmp_path / "early.csv").write_text(small_company.csv_text(whole))
+    (tmp_path / "readings.om").write_text(small_company.openmetrics())
+    command("ingest", tmp_path / "early.csv", tmp_path / "readings.om")
+    command("workload", "add", "llama", "--model", "llama", "--stack", "vllm")
+    command("rule", "add", "llama", "--series", "model_name=llama")
+    command("rule", "add", "llama", "--charge", "resource=i-a")
+    value = stated()
+    assert not value["reaches"]["complete"]
+    assert value["reaches"]["cost"] == value["reaches"]["common_end"] == "2026-11-16T04:00:00Z"
+    assert value["reaches"]["tokens"] == "2026-11-16T06:00:00Z"
+    figures = workload(value, "llama")["figures"]
+    # Four hours: 4 × 1.50 for 23 steps of 600 prompt tokens; all tokens stand beside them.
+    assert (figures["effective_cost"], figures["prompt_tokens"]) == ("6.00", 23 * 600)
+    assert workload(value, "llama")["tokens"]["prompt"] == 35 * 600
+    assert "preliminary" in value["headline"]
+
+
+def test_another_currency_is_kept_apart(company: None, tmp_path: Path) -> None:
+    euros = [row | {"BillingCurrency": "EUR", "InvoiceIssuerName": "Wolke", "InvoiceId": "W-1"}
+             for row in small_company.charges() if row.get("ResourceId") == "i-a"]  # fmt: skip
+    (tmp_path / "euros.csv").write_text(small_company.csv_text(euros))
+    command("ingest", tmp_path / "euros.csv")
+    value = stated()
+    assert value["currency"] == "USD"
+    assert Decimal(workload(value, "llama")["figures"]["effective_cost"]) == 13
+    found = {(row["subject"], row["amount"]) for row in value["exceptions"]
+             if row["kind"] == "currencies-mixed"}  # fmt: skip
+    assert found == {("llama EUR", "9.00"), ("report", None)}
+    (other,) = value["tieout"]["period"]["other_currencies"]
+    assert (other["currency"], Decimal(other["effective"]), Decimal(other["difference"])) == (
+        "EUR",
+        9,
+        0,
+    )

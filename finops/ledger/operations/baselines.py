@@ -14,7 +14,7 @@ from finops.core.period import Period, rfc3339
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import CLASSES
 from finops.ledger.models import Baseline, Document, Workload
-from finops.ledger.queries.facts import Reading, read
+from finops.ledger.queries.reading import Reading, read
 from finops.ledger.which import atomic
 from finops.trail.operations import record
 

@@ -34,7 +34,10 @@ class _Engine:
 
 
 def engine_memory(
-    period: Period, assign: Assigner, bytes_per_token: Mapping[str, int | None]
+    period: Period,
+    assign: Assigner,
+    bytes_per_token: Mapping[str, int | None],
+    preempted: Mapping[tuple[int, str], int],
 ) -> dict[str, tuple[EngineMemory, ...]]:
     """Engines by workload, each with its figures; the newest revision of each hour counts."""
     engines: dict[tuple[str, int], _Engine] = {}
@@ -49,7 +52,9 @@ def engine_memory(
     for (slug, _), engine in engines.items():
         figures = kv_figures(engine.rows, bytes_per_token.get(slug))
         if figures is not None:
-            found.setdefault(slug, []).append(EngineMemory(_name(engine.series), figures, None))
+            one = engine.series
+            count = preempted.get((one.target_id, one.engine))
+            found.setdefault(slug, []).append(EngineMemory(_name(one), figures, count))
     return {slug: tuple(sorted(all_, key=lambda e: e.engine)) for slug, all_ in found.items()}
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Q
 
 import finops
-from finops.core.allocation import WORKLOAD, Assigner, Place
+from finops.core.allocation import WORKLOAD, Place
 from finops.core.baseline import AGEING_AFTER
 from finops.core.facts import (
     DocumentFacts,
@@ -23,153 +20,34 @@ from finops.core.facts import (
     Reaches,
     WorkloadFacts,
 )
-from finops.core.period import Period, instant_of, milliseconds
+from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import SHOWN_WIDTH, Counted, Weights
 from finops.ledger.models import Document, ReadingBlock, Workload
 from finops.ledger.which import ledger_name
 
-from .allocation import assign_charges, assign_series, rule_rows, shared_keys
+from .allocation import rule_rows
 from .baselines import newest_baselines
-from .costs import Costs, costs, other_currencies, report_currency, split_costs
+from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
 from .invoices import invoice_tie_out, provisional_months
-from .notices import notices
-from .reaches import CostSpan, Span, common_span, cost_span, end_of_hour, source_spans
-from .tokens import TokenLedger
+from .notices import late_sources, notices
+from .reaches import common_span, end_of_hour
+from .reading import Reading, read
 
 GPU_HOURS_SOURCE = "GPU count of the invoice's shape × billed hours"
-
-
-@dataclass
-class Reading:
-    """Everything read once for a week, and what is computed from it when asked."""
-
-    period: Period
-    as_of: datetime | None
-    series_places: Assigner
-    charge_places: Assigner
-    ledger: TokenLedger
-    workloads: list[Workload]
-    whole: Costs
-    cost_span: CostSpan
-    source_spans: dict[str, Span]
-    parts: dict[Period, Costs] = field(default_factory=dict)
-    tokens_in: dict[Period, dict[Place, Tokens]] = field(default_factory=dict)
-
-    @cached_property
-    def tokens(self) -> dict[Place, Tokens]:
-        """The period's tokens by place."""
-        return self.tokens_of(self.period)
-
-    @cached_property
-    def currency(self) -> str:
-        """The report's currency."""
-        return report_currency(self.whole)
-
-    def tokens_of(self, period: Period) -> dict[Place, Tokens]:
-        """Tokens by place of a part of the period, kept for the next who asks."""
-        if period not in self.tokens_in:
-            caps: dict[Hashable, int] = {
-                Place(WORKLOAD, w.slug): w.rate_cap_tokens_per_second
-                for w in self.workloads
-                if w.rate_cap_tokens_per_second
-            }
-            self.tokens_in[period] = self.ledger.by(self.series_places, period, caps)
-        return self.tokens_in[period]
-
-    def costs_of(self, period: Period) -> Costs:
-        """The money of a part of the period, shared charges split by the whole period's keys."""
-        if period == self.period:
-            return self.whole
-        if period not in self.parts:
-            found = costs(period, self.charge_places, self.as_of)
-            self._split(found)
-            self.parts[period] = found
-        return self.parts[period]
-
-    def split(self) -> None:
-        """Splits the whole period's shared charges."""
-        self._split(self.whole)
-
-    def _split(self, found: Costs) -> None:
-        hours = {w.slug: self.whole.gpu_hours(w.slug) or Decimal(0) for w in self.workloads}
-        split_costs(found, shared_keys(), self._token_weights(), hours)
-
-    def _token_weights(self) -> dict[str, int]:
-        """Processed tokens of inference workloads: what the key `tokens` splits by."""
-        weights = {}
-        for w in self.workloads:
-            tokens = self.tokens.get(Place(WORKLOAD, w.slug))
-            if tokens and w.purpose == "inference":
-                weights[w.slug] = (tokens.prompt or 0) + (tokens.generation or 0)
-        return weights
-
-    @cached_property
-    def moved(self) -> dict[str, set[datetime]]:
-        """The hours in which tokens moved, by workload."""
-        hours: dict[str, set[datetime]] = {}
-        for role in ("prompt", "generation"):
-            for known, hour, tokens in self.ledger.hours(role):
-                if tokens:
-                    self._note(hours, known.labels, hour)
-        for row in self.ledger.usage:
-            self._note(hours, row.labels | {"source": row.source.name}, row.hour)
-        return hours
-
-    def _note(
-        self, hours: dict[str, set[datetime]], labels: Mapping[str, str], hour: datetime
-    ) -> None:
-        place = self.series_places(labels, hour)
-        if place.kind == WORKLOAD and place.target:
-            hours.setdefault(place.target, set()).add(hour)
-
-    @cached_property
-    def sources(self) -> dict[str, set[str]]:
-        """The sources that tell of each workload."""
-        found: dict[str, set[str]] = {}
-        for known in self.ledger.known:
-            for row in (known.rows[:1], known.rows[-1:]):
-                if row:
-                    place = self.series_places(known.labels, instant_of(row[0].hour_ms))
-                    if place.target:
-                        found.setdefault(place.target, set()).add(known.source)
-        for usage in self.ledger.usage:
-            labels = usage.labels | {"source": usage.source.name}
-            place = self.series_places(labels, usage.hour)
-            if place.target:
-                found.setdefault(place.target, set()).add(usage.source.name)
-        return found
-
-
-def read(period: Period, as_of: datetime | None = None) -> Reading:
-    """Reads a period of whole hours once, its shared charges split."""
-    charges = assign_charges(as_of)
-    reading = Reading(
-        period=period,
-        as_of=as_of,
-        series_places=assign_series(as_of),
-        charge_places=charges,
-        ledger=TokenLedger(period),
-        workloads=list(Workload.objects.order_by("slug")),
-        whole=costs(period, charges, as_of),
-        cost_span=cost_span(period, as_of),
-        source_spans=source_spans(period),
-    )
-    reading.split()
-    return reading
 
 
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     """The facts of a week; charges and rules as they stood at `as_of`."""
     reading = read(period, as_of)
     bytes_per_token = {w.slug: w.kv_bytes_per_token for w in reading.workloads}
-    memory = engine_memory(period, reading.series_places, bytes_per_token)
+    counted = preemptions(period)
+    memory = engine_memory(period, reading.series_places, bytes_per_token, counted)
     baselines = newest_baselines(as_of)
-    counted = preemptions(period, reading.series_places)
     workloads = tuple(
-        _workload(reading, w, memory.get(w.slug, ()), counted.get(w.slug), baselines)
+        _workload(reading, w, memory.get(w.slug, ()), reading.preempted(w.slug, counted), baselines)
         for w in reading.workloads
     )
     readings = [r for known in reading.ledger.known for r in known.rows]
@@ -194,7 +72,10 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         last_reading=_instant(max((r.last_ms for r in readings), default=None)),
         documents=_documents(reading),
         rules=tuple(rule_rows(as_of)),
-        notices=notices(period, reading.ledger, reading.series_places),
+        notices=(
+            *notices(period, reading.ledger, reading.series_places),
+            *late_sources(period, reading.source_spans),
+        ),
         weights=Weights(),
         parameters=_parameters(),
     )
@@ -254,11 +135,9 @@ def _workload(
 
 
 def _hours(common: Period | None) -> int | None:
-    return (
-        None
-        if common is None
-        else (milliseconds(common.end) - milliseconds(common.start)) // 3_600_000
-    )
+    if common is None:
+        return None
+    return (milliseconds(common.end) - milliseconds(common.start)) // HOUR_MS
 
 
 def _counted(tokens: Tokens | None) -> tuple[str, Counted | None]:
@@ -267,18 +146,18 @@ def _counted(tokens: Tokens | None) -> tuple[str, Counted | None]:
     if tokens is None:
         return "processed", None
     if tokens.prompt is None and tokens.generation is None:
-        return ("delivered" if tokens.delivered_prompt is not None else "processed"), _delivered(
-            tokens
-        )
+        delivered = _delivered(tokens)
+        return "processed" if delivered is None else "delivered", delivered
     if tokens.prompt is None or tokens.generation is None:
         return "processed", None
-    return "processed", Counted(
+    counted = Counted(
         prompt=tokens.prompt,
         generation=tokens.generation,
         cached_prompt=tokens.cached_prompt,
         lower=_both(tokens.prompt_lower, tokens.generation_lower),
         upper=_both(tokens.prompt_upper, tokens.generation_upper),
     )
+    return "processed", counted
 
 
 def _both(one: int | None, other: int | None) -> int | None:
@@ -307,15 +186,18 @@ def _old_engine(reading: Reading, slug: str) -> bool:
 
 
 def _reaches(reading: Reading, workloads: Iterable[WorkloadFacts]) -> Reaches:
-    """How far cost and readings reach; complete when all that counts reaches the period's end."""
-    commons = [w.common for w in workloads if w.common and w.purpose == "inference"]
-    common = Period(min(c.start for c in commons), max(c.end for c in commons)) if commons else None
+    """How far cost and readings reach; complete when all that counts and has not ended reaches
+    the period's end."""
+    counting = [w for w in workloads if w.purpose == "inference" and w.basis == "processed"]
+    spans = [(w.slug, w.common) for w in counting if w.common]
+    common = None
+    if spans:
+        common = Period(min(c.start for _, c in spans), max(c.end for _, c in spans))
     lasts = [span.last for span in reading.source_spans.values()]
-    cost = reading.cost_span.last
-    end = reading.period.end
+    cost, end = reading.cost_span.last, reading.period.end
+    late = [slug for slug, c in spans if c.end < end and not reading.ended(slug)]
     enough = cost is not None and end_of_hour(cost) >= end
-    complete = bool(commons) and enough and all(c.end >= end for c in commons)
-    return Reaches(cost, max(lasts, default=None), common, complete)
+    return Reaches(cost, max(lasts, default=None), common, bool(spans) and enough and not late)
 
 
 def _invoices(period: Period) -> tuple[InvoiceSum, ...]:

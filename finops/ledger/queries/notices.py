@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from django.db.models import Exists, OuterRef
 
@@ -12,6 +12,7 @@ from finops.core.period import Period, rfc3339
 from finops.ledger.models import Fetch, UsageHour
 
 from .money_exceptions import money_exceptions
+from .reaches import Span, after_hour
 from .tokens import TokenLedger
 
 
@@ -105,6 +106,20 @@ def _incomplete_fetches(period: Period) -> Iterator[Notice]:
             f"{name} answered {len(known)} windows incompletely, first {known[0]}; they are asked "
             "again, and never count as zero.",
         )
+
+
+def late_sources(period: Period, spans: Mapping[str, Span]) -> Iterator[Notice]:
+    """Sources whose readings end before the period while others go on."""
+    reach = max((span.last for span in spans.values()), default=period.end)
+    for name, span in sorted(spans.items()):
+        if after_hour(span.last) < min(period.end, after_hour(reach)) and span.last >= period.start:
+            what = "ended" if span.ended else "late"
+            yield Notice(
+                f"readings-{what}",
+                name,
+                f"{name}: readings reach only to {rfc3339(span.last)}; later hours of its workloads "
+                "stand in no unit cost.",
+            )
 
 
 def _several_choices(period: Period) -> Iterator[Notice]:

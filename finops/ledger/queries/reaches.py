@@ -26,7 +26,11 @@ class Span:
 
     first: datetime
     last: datetime
+    ended: bool = False
 
+
+ENDED_AFTER = timedelta(days=5)
+"""What lies so far behind the others has ended; what lies less far behind is late."""
 
 _READINGS = """
 SELECT source.name, min(first.first_ms), max(last.last_ms)
@@ -39,26 +43,32 @@ CROSS JOIN LATERAL (
 ) first
 CROSS JOIN LATERAL (
     SELECT last_ms FROM ledger_readingblock
-    WHERE series_id = series.id AND hour < %s ORDER BY hour DESC LIMIT 1
+    WHERE series_id = series.id ORDER BY hour DESC LIMIT 1
 ) last
 GROUP BY source.name
 """
 
 
 def source_spans(period: Period) -> dict[str, Span]:
-    """The first and last reading, or usage hour, of each source before the period's end."""
+    """The first and last reading, or usage hour, of each source that begins before the period's
+    end; what lies after it is not told, so that a week reads the same later on."""
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_READINGS, [period.end])
+        cursor.execute(_READINGS)
         found = {
             name: Span(instant_of(first), instant_of(last))
             for name, first, last in cursor.fetchall()
         }
-    hours = UsageHour.objects.filter(hour__lt=period.end).order_by()
+    hours = UsageHour.objects.order_by()
     for name, first, last in hours.values_list("source__name").annotate(Min("hour"), Max("hour")):
         span = Span(first, last + HOUR - timedelta(milliseconds=1))
         known = found.get(name, span)
         found[name] = Span(min(known.first, span.first), max(known.last, span.last))
-    return found
+    newest = max((span.last for span in found.values()), default=period.end)
+    return {
+        name: Span(span.first, min(span.last, period.end), span.last < newest - ENDED_AFTER)
+        for name, span in found.items()
+        if span.first < period.end
+    }
 
 
 def end_of_hour(instant: datetime) -> datetime:
@@ -78,17 +88,21 @@ class CostSpan:
 
     first: datetime | None
     last: datetime | None
+    newest: datetime | None
     by_issuer: dict[str, datetime]
 
     def last_of(self, issuers: Collection[str]) -> datetime | None:
         """How far the cost of these issuers together reaches."""
         known = [self.by_issuer[issuer] for issuer in issuers if issuer in self.by_issuer]
-        return min(known) if known else self.last
+        live = [at for at in known if self.newest and at >= self.newest - ENDED_AFTER]
+        return min(live or known) if known else self.last
 
 
 def cost_span(period: Period, as_of: datetime | None = None) -> CostSpan:
     """Where the cost of a period begins and how far it reaches."""
-    return CostSpan(cost_start(period), cost_reach(as_of), reach_by_issuer(as_of))
+    newest = cost_reach(as_of)
+    last = None if newest is None else min(newest, period.end)
+    return CostSpan(cost_start(period), last, newest, reach_by_issuer(as_of))
 
 
 def common_span(
@@ -99,7 +113,8 @@ def common_span(
     if cost.first is None or until is None or not sources:
         return None
     start = max(period.start, hour_of(cost.first), hour_of(min(s.first for s in sources)))
-    end = min(period.end, end_of_hour(until), after_hour(min(s.last for s in sources)))
+    live = [span for span in sources if not span.ended] or sources
+    end = min(period.end, end_of_hour(until), after_hour(min(span.last for span in live)))
     return Period(start, end) if end > start else None
 
 

@@ -1,0 +1,154 @@
+"""A week read once: its charges in places, its tokens, and what is computed from them when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+
+from finops.core.allocation import WORKLOAD, Assigner, Place
+from finops.core.period import Period, instant_of
+from finops.core.tokens import Tokens
+from finops.ledger.models import Workload
+
+from .allocation import assign_charges, assign_series, shared_keys
+from .costs import Costs, costs, report_currency, split_costs
+from .reaches import CostSpan, Span, cost_span, source_spans
+from .tokens import TokenLedger
+
+
+@dataclass
+class Reading:
+    """Everything read once for a week, and what is computed from it when asked."""
+
+    period: Period
+    as_of: datetime | None
+    series_places: Assigner
+    charge_places: Assigner
+    ledger: TokenLedger
+    workloads: list[Workload]
+    whole: Costs
+    cost_span: CostSpan
+    source_spans: dict[str, Span]
+    parts: dict[Period, Costs] = field(default_factory=dict)
+    tokens_in: dict[Period, dict[Place, Tokens]] = field(default_factory=dict)
+
+    @cached_property
+    def tokens(self) -> dict[Place, Tokens]:
+        """The period's tokens by place."""
+        return self.tokens_of(self.period)
+
+    @cached_property
+    def currency(self) -> str:
+        """The report's currency."""
+        return report_currency(self.whole)
+
+    def tokens_of(self, period: Period) -> dict[Place, Tokens]:
+        """Tokens by place of a part of the period, kept for the next who asks."""
+        if period not in self.tokens_in:
+            caps: dict[Hashable, int] = {
+                Place(WORKLOAD, w.slug): w.rate_cap_tokens_per_second
+                for w in self.workloads
+                if w.rate_cap_tokens_per_second
+            }
+            self.tokens_in[period] = self.ledger.by(self.series_places, period, caps)
+        return self.tokens_in[period]
+
+    def costs_of(self, period: Period) -> Costs:
+        """The money of a part of the period, shared charges split by the whole period's keys."""
+        if period == self.period:
+            return self.whole
+        if period not in self.parts:
+            found = costs(period, self.charge_places, self.as_of)
+            self._split(found)
+            self.parts[period] = found
+        return self.parts[period]
+
+    def split(self) -> None:
+        """Splits the whole period's shared charges."""
+        self._split(self.whole)
+
+    def _split(self, found: Costs) -> None:
+        hours = {w.slug: self.whole.gpu_hours(w.slug) or Decimal(0) for w in self.workloads}
+        split_costs(found, shared_keys(), self._token_weights(), hours)
+
+    def _token_weights(self) -> dict[str, int]:
+        """Processed tokens of inference workloads: what the key `tokens` splits by."""
+        weights = {}
+        for w in self.workloads:
+            tokens = self.tokens.get(Place(WORKLOAD, w.slug))
+            if tokens and w.purpose == "inference":
+                weights[w.slug] = (tokens.prompt or 0) + (tokens.generation or 0)
+        return weights
+
+    @cached_property
+    def moved(self) -> dict[str, set[datetime]]:
+        """The hours in which tokens moved, by workload."""
+        hours: dict[str, set[datetime]] = {}
+        for role in ("prompt", "generation"):
+            for known, hour, tokens in self.ledger.hours(role):
+                if tokens:
+                    self._note(hours, known.labels, hour)
+        for row in self.ledger.usage:
+            self._note(hours, row.labels | {"source": row.source.name}, row.hour)
+        return hours
+
+    def _note(
+        self, hours: dict[str, set[datetime]], labels: Mapping[str, str], hour: datetime
+    ) -> None:
+        place = self.series_places(labels, hour)
+        if place.kind == WORKLOAD and place.target:
+            hours.setdefault(place.target, set()).add(hour)
+
+    @cached_property
+    def sources(self) -> dict[str, set[str]]:
+        """The sources that tell of each workload."""
+        found: dict[str, set[str]] = {}
+        for known in self.ledger.known:
+            for row in (known.rows[:1], known.rows[-1:]):
+                if row:
+                    place = self.series_places(known.labels, instant_of(row[0].hour_ms))
+                    if place.target:
+                        found.setdefault(place.target, set()).add(known.source)
+        for usage in self.ledger.usage:
+            labels = usage.labels | {"source": usage.source.name}
+            place = self.series_places(labels, usage.hour)
+            if place.target:
+                found.setdefault(place.target, set()).add(usage.source.name)
+        return found
+
+    def preempted(self, slug: str, counted: Mapping[tuple[int, str], int]) -> int | None:
+        """Preemptions of a workload's engines; None when none of them tells."""
+        engines = {
+            known.engine
+            for known in self.ledger.known
+            for row in known.rows[:1]
+            if self.series_places(known.labels, instant_of(row.hour_ms)).target == slug
+        }
+        told = [counted[engine] for engine in engines if engine in counted]
+        return sum(told) if told else None
+
+    def ended(self, slug: str) -> bool:
+        """Whether every source of a workload has ended."""
+        spans = [self.source_spans[name] for name in self.sources.get(slug, ())]
+        return bool(spans) and all(span.ended for span in spans)
+
+
+def read(period: Period, as_of: datetime | None = None) -> Reading:
+    """Reads a period of whole hours once, its shared charges split."""
+    charges = assign_charges(as_of)
+    reading = Reading(
+        period=period,
+        as_of=as_of,
+        series_places=assign_series(as_of),
+        charge_places=charges,
+        ledger=TokenLedger(period),
+        workloads=list(Workload.objects.order_by("slug")),
+        whole=costs(period, charges, as_of),
+        cost_span=cost_span(period, as_of),
+        source_spans=source_spans(period),
+    )
+    reading.split()
+    return reading
