@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from django.db import connections, models
+from django.db import IntegrityError, connections, models, transaction
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -26,9 +26,20 @@ def copy_rows(rows: Sequence[models.Model]) -> None:
 
 
 def copy_new_rows(rows: Sequence[models.Model]) -> None:
-    """The same, without the rows that a unique constraint holds already. In a transaction only."""
+    """The same, without the rows that a unique constraint holds already. In a transaction only.
+
+    Such rows are rare, so all are tried at once first.
+    """
     if not rows:
         return
+    try:
+        with transaction.atomic(using=ledger_name()):
+            copy_rows(rows)
+    except IntegrityError:
+        _copy_through_table(rows)
+
+
+def _copy_through_table(rows: Sequence[models.Model]) -> None:
     table = type(rows[0])._meta.db_table
     columns = sql.SQL(", ").join(sql.Identifier(name) for name in _columns(type(rows[0])))
     names = {
