@@ -53,12 +53,16 @@ class Series(models.Model):
 
 
 class ReadingBlock(models.Model):
-    """The readings of one series and replica in one hour, as one document gave them."""
+    """The readings of one series and replica in one hour, as one document gave them.
+
+    `part` counts the pieces of an hour that stand apart in one document.
+    """
 
     series = models.ForeignKey(Series, models.PROTECT, related_name="blocks")
     replica = models.TextField(blank=True)
     hour = models.DateTimeField()
     document = models.ForeignKey(Document, models.PROTECT, related_name="blocks")
+    part = models.IntegerField(default=0)
     first_ms = models.BigIntegerField()
     last_ms = models.BigIntegerField()
     readings = models.IntegerField()
@@ -67,7 +71,8 @@ class ReadingBlock(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["series", "hour", "replica", "document"], name="reading_block_once"
+                fields=["series", "hour", "replica", "document", "part"],
+                name="reading_block_once",
             ),
             models.CheckConstraint(condition=Q(readings__gt=0), name="reading_block_not_empty"),
             models.CheckConstraint(

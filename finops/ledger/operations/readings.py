@@ -10,17 +10,20 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from math import isfinite
+from operator import lt
 
-from finops.core.period import HOUR_MS, instant_of, rfc3339
+from finops.core.period import HOUR_MS, instant_of, milliseconds, rfc3339
 from finops.ledger.models import Document, ReadingBlock, Series, Source, Target
 from finops.sources.engines import marked_metric, role_of
 from finops.sources.records import Refused, Rejection, SeriesReadings
 from finops.sources.samples import in_order, pack
 
 from .bulk import copy_new_rows
+from .charges import storable
 from .derive import Affected, derive_affected, earliest_of_jobs
 
 LARGEST_EXACT = float(2**53)
@@ -39,6 +42,13 @@ OTHER_ROLES = frozenset(
     {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
 )
 REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
+INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
+MOST_INDEXED_BYTES = 2000
+"""A B-tree of Postgres holds no more than 2.7 kB in one entry."""
+FIRST_MS = milliseconds(datetime(2000, 1, 1, tzinfo=UTC))
+END_MS = milliseconds(datetime(2200, 1, 1, tzinfo=UTC))
+_OFF_THE_CALENDAR = "an instant outside the years 2000 to 2199"
+_TWO_VALUES = "another value stands at the same instant; the higher one is kept"
 MOST_REFUSED = 100_000
 BATCH = 2000
 
@@ -50,12 +60,13 @@ class PostedReadings:
     series: int = 0
     readings: int = 0
     refused: list[Rejection] = field(default_factory=list)
+    unnamed: int = 0
     ignored_metrics: dict[str, int] = field(default_factory=dict)
 
     @property
     def refused_count(self) -> int:
-        """How many readings were refused; every one is named."""
-        return len(self.refused)
+        """How many readings were refused; those of a series refused whole are named once."""
+        return len(self.refused) + self.unnamed
 
 
 def labels_digest(labels: Mapping[str, str]) -> str:
@@ -78,7 +89,9 @@ def post_readings(
     """Keeps a document's samples and derives the hours they touch.
 
     To be called inside the ledger's transaction. A token reading that is no whole number, is
-    negative, NaN, infinite or beyond 2^53 is refused and named; the others count (method §1).
+    negative, NaN, infinite or beyond 2^53 is refused and named; the others count (method §1). So
+    are a gauge or mark that is none, an instant off the calendar, the lower of two values at one
+    instant, and a series whose labels cannot be kept.
     """
     return _Posting(document, source, at).post(series)
 
@@ -92,6 +105,7 @@ class _Posting:
         self.known: set[int] = set()
         self.seen: set[int] = set()
         self.blocks: list[ReadingBlock] = []
+        self.parts: dict[tuple[int, str, int], int] = {}
         self.affected = Affected()
 
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
@@ -106,32 +120,52 @@ class _Posting:
     def _take(self, index: int, readings: SeriesReadings) -> None:
         role = ledger_role(readings.metric)
         if role is None:
+            name = storable(readings.metric)
             ignored = self.posted.ignored_metrics
-            ignored[readings.metric] = ignored.get(readings.metric, 0) + len(readings.times_ms)
+            ignored[name] = ignored.get(name, 0) + len(readings.times_ms)
+            return
+        if fault := self._fault_of_labels(dict(readings.labels)):
+            self._name(Rejection.of(index + 1, fault[0], fault[1], fault[2]))
+            self.posted.unnamed += max(0, len(readings.times_ms) - 1)
             return
         times, values = in_order(readings.times_ms, readings.values)
-        if role in TOKEN_ROLES and not all(map(_is_count, values)):
-            times, values = self._refuse(index, readings.metric, times, values)
-        elif role not in TOKEN_ROLES and not all(value == value for value in values):
-            kept = [i for i, value in enumerate(values) if value == value]
-            times = array("q", (times[i] for i in kept))
-            values = array("d", (values[i] for i in kept))
+        why = _WHY.get(role, _why_no_gauge)
+        if not _are_fine(role, times, values):
+            times, values = self._refuse(index, readings.metric, times, values, why)
         if len(times):
             self._block(role, readings, times, values)
 
+    def _fault_of_labels(self, labels: Mapping[str, str]) -> tuple[str, str, str] | None:
+        """The label, its value and why a series with it cannot be kept; None when it can."""
+        for name, value in labels.items():
+            if storable(name + value) != name + value:
+                return storable(name), storable(value), "a label holds a character that is no text"
+        names = (*INDEXED_LABELS, *self.source.replica_labels)
+        if sum(len(labels.get(name, "").encode()) for name in names) > MOST_INDEXED_BYTES:
+            name = max(names, key=lambda one: len(labels.get(one, "")))
+            reason = f"job, instance and replica together exceed {MOST_INDEXED_BYTES} bytes"
+            return name, labels[name], reason
+        return None
+
     def _refuse(
-        self, index: int, metric: str, times: array[int], values: array[float]
+        self, index: int, metric: str, times: array[int], values: array[float], why: Why
     ) -> tuple[array[int], array[float]]:
         kept: list[int] = []
-        for i, value in enumerate(values):
-            if _is_count(value):
-                kept.append(i)
+        for i, (time_ms, value) in enumerate(zip(times, values, strict=True)):
+            reason = why(value) if FIRST_MS <= time_ms < END_MS else _OFF_THE_CALENDAR
+            if reason:
+                self._name(Rejection.of(index + 1, metric, _shown(value, time_ms), reason))
                 continue
-            if len(self.posted.refused) >= MOST_REFUSED:
-                raise Refused(f"{self.document.name}: more than {MOST_REFUSED} refused readings")
-            shown = f"{value!r} at {rfc3339(instant_of(times[i]))}"
-            self.posted.refused.append(Rejection.of(index + 1, metric, shown, _why_no_count(value)))
+            if kept and times[kept[-1]] == time_ms:
+                lower = _shown(values[kept.pop()], time_ms)
+                self._name(Rejection.of(index + 1, metric, lower, _TWO_VALUES))
+            kept.append(i)
         return array("q", (times[i] for i in kept)), array("d", (values[i] for i in kept))
+
+    def _name(self, rejection: Rejection) -> None:
+        if len(self.posted.refused) >= MOST_REFUSED:
+            raise Refused(f"{self.document.name}: more than {MOST_REFUSED} refused readings")
+        self.posted.refused.append(rejection)
 
     def _block(
         self, role: str, readings: SeriesReadings, times: array[int], values: array[float]
@@ -163,6 +197,7 @@ class _Posting:
                 replica=replica,
                 hour=instant_of(hour_ms),
                 document=self.document,
+                part=self._part(series, replica, hour_ms),
                 first_ms=times[0],
                 last_ms=times[-1],
                 readings=len(times),
@@ -171,6 +206,13 @@ class _Posting:
         )
         if len(self.blocks) >= BATCH:
             self._flush()
+
+    def _part(self, series: Series, replica: str, hour_ms: int) -> int:
+        """How often this series, replica and hour stood in the document before: a file of several
+        answers may cut an hour in pieces, and each piece counts."""
+        key = (series.pk, replica, hour_ms)
+        self.parts[key] = self.parts.get(key, -1) + 1
+        return self.parts[key]
 
     def _flush(self) -> None:
         copy_new_rows(self.blocks)
@@ -201,19 +243,48 @@ class _Posting:
         return self.targets[job, instance]
 
 
-def _is_count(value: float) -> bool:
-    """Whether a float64 says a number of tokens exactly (method §1)."""
-    return 0.0 <= value <= LARGEST_EXACT and value.is_integer()
+def _are_fine(role: str, times: array[int], values: array[float]) -> bool:
+    """Whether nothing of a series in time order need be refused; the usual case, told quickly."""
+    if not len(times):
+        return True
+    why = _WHY.get(role, _why_no_gauge)
+    in_years = times[0] >= FIRST_MS and times[-1] < END_MS
+    return in_years and all(map(lt, times, times[1:])) and not any(map(why, values))
 
 
-def _why_no_count(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
+def _shown(value: float, time_ms: int) -> str:
+    try:
+        return f"{value!r} at {rfc3339(instant_of(time_ms))}"
+    except OverflowError:
+        return f"{value!r} at {time_ms} ms"
+
+
+def _why_no_count(value: float) -> str | None:
+    """Why a float64 does not say a number of tokens exactly (method §1); None when it does."""
+    if 0.0 <= value <= LARGEST_EXACT and value.is_integer():
+        return None
+    if not isfinite(value):
         return "not a number of tokens"
     if value < 0:
         return "a negative number of tokens"
     if value > LARGEST_EXACT:
         return "beyond 2^53, where a float64 cannot tell single tokens"
     return "not a whole number of tokens"
+
+
+def _why_no_mark(value: float) -> str | None:
+    return None if 0 <= value * 1000 < END_MS else "not a time within the years to 2199"
+
+
+def _why_no_gauge(value: float) -> str | None:
+    return None if -LARGEST_EXACT <= value <= LARGEST_EXACT else "not a number a gauge can show"
+
+
+Why = Callable[[float], str | None]
+_WHY: dict[str, Why] = dict.fromkeys(TOKEN_ROLES, _why_no_count) | {
+    "created": _why_no_mark,
+    "process_start": _why_no_mark,
+}
 
 
 def recheck(series_ids: Sequence[int]) -> list[str]:
