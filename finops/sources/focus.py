@@ -6,26 +6,16 @@ cannot be read is left out with a warning and does not lose its row.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from finops.sources import focus_columns as columns
-from finops.sources.cells import (
-    instant_past_midnight,
-    month_first_date,
-    number,
-    text_map,
-    text_or_none,
-)
-from finops.sources.files import csv_rows, open_plain
+from finops.sources.cells import number
 from finops.sources.gpu_shapes import UNRECOGNISED, Gpu, gpu_of, instance_type_of
-from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
-from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+from finops.sources.parquet import is_parquet
+from finops.sources.records import Account, ChargeRecord, Parsed, Refused
+from finops.sources.rows import Fault, Row, charges_of, header_of, table_rows
 
 FORMATS: Final[tuple[str, ...]] = ("focus",)
 UNKNOWN_ISSUER: Final = "unknown issuer"
@@ -33,9 +23,7 @@ UNKNOWN_ACCOUNT: Final = "unknown account"
 NO_CURRENCY: Final = "XXX"
 """ISO 4217's code for "no currency": a file without the column names none, and no report may
 guess one. A file that has the column must fill it on every row."""
-SHOWN_WARNINGS: Final = 20
 
-_DELIMITERS: Final = ",;\t"
 _CATEGORIES: Final = {
     name.lower(): name for name in ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 }
@@ -43,128 +31,12 @@ _FREQUENCIES: Final = {name.lower(): name for name in ("One-Time", "Recurring", 
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
 
-class _Fault(Exception):
-    """A cell that costs the row its place: column, value, reason."""
-
-    def __init__(self, column: str, value: object, reason: str) -> None:
-        super().__init__(reason)
-        self.column, self.value, self.reason = column, value, reason
-
-
-class _Row:
-    """One row's cells by the true names of their columns."""
-
-    def __init__(self, cells: Sequence[str | None], places: dict[str, int], line: int) -> None:
-        self._cells, self._places, self.line = cells, places, line
-        self.notes: list[str] = []
-
-    def text(self, column: str) -> str | None:
-        place = self._places.get(column)
-        return None if place is None else text_or_none(self._cells[place])
-
-    def required(self, column: str) -> str:
-        text = self.text(column)
-        if text is None:
-            raise _Fault(column, self._raw(column), "missing")
-        return text
-
-    def has(self, column: str) -> bool:
-        """Whether the file has the column at all."""
-        return column in self._places
-
-    def _raw(self, column: str) -> str | None:
-        place = self._places.get(column)
-        return None if place is None else self._cells[place]
-
-    def money(self, column: str, required: bool) -> Decimal | None:
-        """An amount; None where the column is absent, or an optional cell is null."""
-        if column not in self._places:
-            return None
-        text = self.required(column) if required else self.text(column)
-        return None if text is None else self._number(column, text)
-
-    def quantity(self, column: str) -> Decimal | None:
-        """A figure that is not money: unreadable, it is noted and left out."""
-        text = self.text(column)
-        try:
-            return None if text is None else number(text)
-        except ValueError as error:
-            self._note(column, text, error)
-            return None
-
-    def _number(self, column: str, text: str) -> Decimal:
-        try:
-            return number(text)
-        except ValueError as error:
-            raise _Fault(column, text, str(error)) from None
-
-    def moment(self, column: str) -> datetime:
-        text = self.required(column)
-        try:
-            if "/" not in text:
-                moment, past_midnight = instant_past_midnight(text)
-                if past_midnight:
-                    self.notes.append(f"line {self.line}, {column}: {text} is read as {moment}")
-                return moment
-            moment = month_first_date(text)
-        except ValueError as error:
-            raise _Fault(column, text, str(error)) from None
-        self.notes.append(f"dates such as {text} are read month first, as UTC")
-        return moment
-
-    def map(self, column: str) -> dict[str, str]:
-        text = self.text(column)
-        try:
-            return text_map(text) if text else {}
-        except ValueError as error:
-            self._note(column, text, error)
-            return {}
-
-    def _note(self, column: str, value: object, reason: object) -> None:
-        shown = str(value)[:80]
-        self.notes.append(f"line {self.line}, {column}: {shown!r} is left out ({reason})")
-
-
-class _Warnings:
-    """The account's warnings, each once and no more than a page can show."""
-
-    def __init__(self, account: Account) -> None:
-        self._account, self._seen, self._more = account, set[str](), 0
-
-    def add(self, notes: Sequence[str]) -> None:
-        for note in notes:
-            key = "month first" if note.endswith("as UTC") else note
-            if key in self._seen:
-                continue
-            if len(self._seen) >= SHOWN_WARNINGS:
-                self._more += 1
-                continue
-            self._seen.add(key)
-            self._account.warnings.append(note)
-
-    def close(self) -> None:
-        if self._more:
-            self._account.warnings.append(f"and {self._more} more such cells")
-
-
 def recognises(head: bytes, name: str) -> str | None:
     """`focus` when the header of a CSV, or the schema of a Parquet file, is Cost and Usage."""
     if is_parquet(head):
         return FORMATS[0] if _PARQUET_SIGN in head else None
-    header = _header(head)
+    header = header_of(head)
     return FORMATS[0] if header and columns.looks_like_focus(header) else None
-
-
-def _header(head: bytes) -> list[str]:
-    line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    try:
-        return next(csv.reader(io.StringIO(line), delimiter=_delimiter(line)), [])
-    except csv.Error:
-        return []
-
-
-def _delimiter(line: str) -> str:
-    return max(_DELIMITERS, key=line.count)
 
 
 def parse(path: Path, name: str, format: str) -> Parsed:
@@ -172,7 +44,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
 
     Refused when it cannot be read at all: a damaged file, or a column that stands twice.
     """
-    rows = _rows(path, name)
+    rows = table_rows(path, name)
     header = [column or "" for column in next(rows, (1, ()))[1]]
     twice = columns.duplicates(header)
     if twice:
@@ -187,69 +59,36 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
     )
-    return Parsed(account, _records(rows, len(header), places, account))
+    return Parsed(account, charges_of(rows, len(header), places, account, _charge))
 
 
-def _rows(path: Path, name: str) -> Iterator[tuple[int, Sequence[str | None]]]:
-    with open_plain(path, name) as stream:
-        start = stream.read(len(MAGIC))
-        line = start + stream.readline(1 << 20)
-    if is_parquet(start):
-        return parquet_rows(path, name)
-    return csv_rows(path, name, _delimiter(line.decode("utf-8", "replace")))
-
-
-def _records(
-    rows: Iterator[tuple[int, Sequence[str | None]]],
-    width: int,
-    places: dict[str, int],
-    account: Account,
-) -> Iterator[ChargeRecord | Rejection]:
-    warnings = _Warnings(account)
-    for line, cells in rows:
-        account.rows_read += 1
-        if len(cells) != width:
-            reason = f"the row has {len(cells)} fields, the header {width}"
-            yield Rejection.of(line, None, len(cells), reason)
-            continue
-        row = _Row(cells, places, line)
-        try:
-            charge = _charge(row)
-        except _Fault as fault:
-            yield Rejection.of(line, fault.column, fault.value, fault.reason)
-            continue
-        warnings.add(row.notes)
-        yield charge
-    warnings.close()
-
-
-def _period(row: _Row, kind: str) -> tuple[datetime, datetime]:
+def _period(row: Row, kind: str) -> tuple[datetime, datetime]:
     start, end = row.moment(f"{kind}PeriodStart"), row.moment(f"{kind}PeriodEnd")
     if end < start:
         value = row.text(f"{kind}PeriodEnd")
-        raise _Fault(f"{kind}PeriodEnd", value, f"the period ends before it starts ({start})")
+        raise Fault(f"{kind}PeriodEnd", value, f"the period ends before it starts ({start})")
     return start, end
 
 
-def _category(row: _Row) -> str:
+def _category(row: Row) -> str:
     text = row.required("ChargeCategory")
     known = _CATEGORIES.get(text.lower())
     if known is None:
-        raise _Fault("ChargeCategory", text, f"must be one of {', '.join(_CATEGORIES.values())}")
+        raise Fault("ChargeCategory", text, f"must be one of {', '.join(_CATEGORIES.values())}")
     return known
 
 
-def _currency(row: _Row) -> str:
+def _currency(row: Row) -> str:
     if not row.has("BillingCurrency"):
         row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
         return NO_CURRENCY
     text = row.required("BillingCurrency")
     if not (len(text) == 3 and text.isascii() and text.isalpha()):
-        raise _Fault("BillingCurrency", text, "must be a currency code of three letters")
+        raise Fault("BillingCurrency", text, "must be a currency code of three letters")
     return text.upper()
 
 
-def _charge(row: _Row) -> ChargeRecord:
+def _charge(row: Row) -> ChargeRecord:
     billing_start, billing_end = _period(row, "Billing")
     start, end = _period(row, "Charge")
     details = row.map("SkuPriceDetails")
@@ -305,7 +144,7 @@ def _charge(row: _Row) -> ChargeRecord:
     )
 
 
-def _machine(row: _Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]:
+def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]:
     """Instance type and GPUs by every column that may tell them, the most exact first."""
     sku_details = row.map("x_SkuDetails")
     stated = (
@@ -330,7 +169,7 @@ def _machine(row: _Row, details: dict[str, str]) -> tuple[str | None, Gpu | None
     return (gpu.instance_type if gpu else None) or written or stated, gpu
 
 
-def _counted(gpu: Gpu | None, count: str | None, row: _Row) -> Gpu | None:
+def _counted(gpu: Gpu | None, count: str | None, row: Row) -> Gpu | None:
     """The GPUs with the count that the file itself states, which goes before the catalogue's."""
     if count is None:
         return gpu

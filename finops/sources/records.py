@@ -121,6 +121,7 @@ class Account:
     format: str
     version: str | None = None
     rows_read: int = 0
+    rows_in_parent: int = 0  # splits of a row that stands in the same file: no money of their own
     unknown_columns: tuple[str, ...] = ()
     missing_columns: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)

@@ -196,6 +196,7 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
             "missing_columns": list(account.missing_columns),
             "warnings": list(account.warnings),
             "incomplete": account.incomplete,
+            "rows_in_parent": account.rows_in_parent,
         },
         received_at=at,
         received_by=by,
@@ -204,10 +205,11 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
 
 def _fill(document: Document, sums: _Sums) -> None:
     """The counts and control totals of a read document; every row must be accounted for."""
-    if document.rows_read != sums.charges + sums.rejected:
+    in_parent = int(document.account["rows_in_parent"])
+    if document.rows_read != sums.charges + sums.rejected + in_parent:
         raise Refused(
-            f"{document.name}: {document.rows_read} rows were read, but {sums.charges} charges and "
-            f"{sums.rejected} rejections came of them"
+            f"{document.name}: {document.rows_read} rows were read, but {sums.charges} charges, "
+            f"{in_parent} splits and {sums.rejected} rejections came of them"
         )
     document.charges, document.rows_rejected = sums.charges, sums.rejected
     document.account["totals"] = sums.total.as_json()

@@ -1,0 +1,192 @@
+"""Rows of a billing file by the true names of their columns, and what is said of bad cells.
+
+What all exports of charges share: a cell that costs money and cannot be read makes its row a
+rejection; any other is left out with a note, and the row's money counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+from finops.sources.cells import (
+    instant_past_midnight,
+    month_first_date,
+    number,
+    text_map,
+    text_or_none,
+)
+from finops.sources.files import csv_rows, open_plain
+from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
+from finops.sources.records import Account, ChargeRecord, Rejection
+
+SHOWN_WARNINGS: Final = 20
+DELIMITERS: Final = ",;\t"
+
+Cells = Sequence[str | None]
+Rows = Iterator[tuple[int, Cells]]
+
+
+class Fault(Exception):
+    """A cell that costs the row its place: column, value, reason."""
+
+    def __init__(self, column: str, value: object, reason: str) -> None:
+        super().__init__(reason)
+        self.column, self.value, self.reason = column, value, reason
+
+
+class Row:
+    """One row's cells by the true names of their columns."""
+
+    def __init__(self, cells: Cells, places: Mapping[str, int], line: int) -> None:
+        self._cells, self._places, self.line = cells, places, line
+        self.notes: list[str] = []
+
+    def text(self, column: str) -> str | None:
+        place = self._places.get(column)
+        return None if place is None else text_or_none(self._cells[place])
+
+    def required(self, column: str) -> str:
+        text = self.text(column)
+        if text is None:
+            raise Fault(column, self._raw(column), "missing")
+        return text
+
+    def has(self, column: str) -> bool:
+        """Whether the file has the column at all."""
+        return column in self._places
+
+    def _raw(self, column: str) -> str | None:
+        place = self._places.get(column)
+        return None if place is None else self._cells[place]
+
+    def money(self, column: str, required: bool) -> Decimal | None:
+        """An amount; None where the column is absent, or an optional cell is null."""
+        if column not in self._places:
+            return None
+        text = self.required(column) if required else self.text(column)
+        return None if text is None else self._number(column, text)
+
+    def quantity(self, column: str) -> Decimal | None:
+        """A figure that is not money: unreadable, it is noted and left out."""
+        text = self.text(column)
+        try:
+            return None if text is None else number(text)
+        except ValueError as error:
+            self._note(column, text, error)
+            return None
+
+    def _number(self, column: str, text: str) -> Decimal:
+        try:
+            return number(text)
+        except ValueError as error:
+            raise Fault(column, text, str(error)) from None
+
+    def moment(self, column: str) -> datetime:
+        text = self.required(column)
+        try:
+            if "/" not in text:
+                moment, past_midnight = instant_past_midnight(text)
+                if past_midnight:
+                    self.notes.append(f"line {self.line}, {column}: {text} is read as {moment}")
+                return moment
+            moment = month_first_date(text)
+        except ValueError as error:
+            raise Fault(column, text, str(error)) from None
+        self.notes.append(f"dates such as {text} are read month first, as UTC")
+        return moment
+
+    def map(self, column: str) -> dict[str, str]:
+        text = self.text(column)
+        try:
+            return text_map(text) if text else {}
+        except ValueError as error:
+            self._note(column, text, error)
+            return {}
+
+    def _note(self, column: str, value: object, reason: object) -> None:
+        shown = str(value)[:80]
+        self.notes.append(f"line {self.line}, {column}: {shown!r} is left out ({reason})")
+
+
+class Warnings:
+    """The account's warnings, each once and no more than a page can show."""
+
+    def __init__(self, account: Account) -> None:
+        self._account, self._seen, self._more = account, set[str](), 0
+
+    def add(self, notes: Sequence[str]) -> None:
+        for note in notes:
+            key = "month first" if note.endswith("as UTC") else note
+            if key in self._seen:
+                continue
+            if len(self._seen) >= SHOWN_WARNINGS:
+                self._more += 1
+                continue
+            self._seen.add(key)
+            self._account.warnings.append(note)
+
+    def close(self) -> None:
+        if self._more:
+            self._account.warnings.append(f"and {self._more} more such cells")
+
+
+def header_of(head: bytes) -> list[str]:
+    """The names on the first line of a CSV; none when it is no CSV."""
+    line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
+    try:
+        return next(csv.reader(io.StringIO(line), delimiter=delimiter_of(line)), [])
+    except csv.Error:
+        return []
+
+
+def delimiter_of(line: str) -> str:
+    """Comma, semicolon or tab: the one that the line has most of."""
+    return max(DELIMITERS, key=line.count)
+
+
+def table_rows(path: Path, name: str) -> Rows:
+    """The header, then every row with its line, of a CSV (packed or not) or a Parquet file."""
+    with open_plain(path, name) as stream:
+        start = stream.read(len(MAGIC))
+        line = start + stream.readline(1 << 20)
+    if is_parquet(start):
+        return parquet_rows(path, name)
+    return csv_rows(path, name, delimiter_of(line.decode("utf-8", "replace")))
+
+
+def charges_of(
+    rows: Rows,
+    width: int,
+    places: Mapping[str, int],
+    account: Account,
+    build: Callable[[Row], ChargeRecord | None],
+) -> Iterator[ChargeRecord | Rejection]:
+    """A charge or a rejection of each row; `build` gives None for a row held by another row.
+
+    Such a row (a split of a parent that stands in the same file) is counted in the account.
+    """
+    warnings = Warnings(account)
+    for line, cells in rows:
+        account.rows_read += 1
+        if len(cells) != width:
+            reason = f"the row has {len(cells)} fields, the header {width}"
+            yield Rejection.of(line, None, len(cells), reason)
+            continue
+        row = Row(cells, places, line)
+        try:
+            charge = build(row)
+        except Fault as fault:
+            yield Rejection.of(line, fault.column, fault.value, fault.reason)
+            continue
+        warnings.add(row.notes)
+        if charge is None:
+            account.rows_in_parent += 1
+        else:
+            yield charge
+    warnings.close()
