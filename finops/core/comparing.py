@@ -13,9 +13,10 @@ from .baseline import Comparison, Terms
 from .bridge import MAIN_ROWS, Bridge, Group, Side, bridge, per_million_text
 from .facts import Facts, WorkloadFacts
 from .figures import counting, summed, summed_cost, total_of
-from .money import EXACT, add, plain
+from .money import EXACT, add, divide, plain
 from .period import Period, rfc3339
 from .plainly import Value, span, text_of
+from .wording import Legacy
 
 COST_BASIS = "allocation: effective cost in hours that have both cost and tokens"
 COPIED = (
@@ -43,11 +44,27 @@ def comparisons(facts: Facts) -> dict[str, Comparison]:
     return found
 
 
-def against_legacy(compared: Mapping[str, Comparison]) -> tuple[Decimal, Decimal] | None:
-    """Σ actual and Σ counterfactual of the workloads whose saving is known."""
-    known = [one for one in compared.values() if one.saving is not None]
-    actual, would = total_of(known, "actual"), total_of(known, "counterfactual")
-    return None if actual is None or would is None else (actual, would)
+def against_legacy(facts: Facts, compared: Mapping[str, Comparison]) -> Legacy | None:
+    """Σ actual and Σ counterfactual of the workloads whose saving is known, and which they are."""
+    known = {slug: one for slug, one in compared.items() if one.saving is not None}
+    actual = total_of([*known.values()], "actual")
+    would = total_of([*known.values()], "counterfactual")
+    if actual is None or would is None:
+        return None
+    every = {w.slug for w in counting(facts)} <= known.keys()
+    return Legacy(actual, would, tuple(sorted(known)), every)
+
+
+def saving_scope(facts: Facts, compared: Mapping[str, Comparison]) -> Value:
+    """Which workloads the saving is of, and their share of the organisation's unit cost."""
+    known = sorted(slug for slug, one in compared.items() if one.saving is not None)
+    whole = summed_cost(counting(facts))
+    actual = add([one.actual for one in compared.values() if one.saving is not None and one.actual])
+    return {
+        "workloads": known,
+        "of": len(counting(facts)),
+        "share_of_cost": text_of(divide(actual, whole)) if known and whole > 0 else None,
+    }
 
 
 def baseline_value(w: WorkloadFacts, terms: Terms, compared: Comparison, end: datetime) -> Value:

@@ -12,6 +12,7 @@ from .facts import Facts, Notice, WorkloadFacts
 from .money import plain
 from .period import Period
 from .tokens import Tokens
+from .wording import counted_text
 
 
 def exceptions(facts: Facts) -> list[dict[str, str | None]]:
@@ -70,17 +71,17 @@ def _counts(tokens: Tokens) -> list[tuple[str, int, str]]:
     seconds = tokens.unobserved_ms // 1000
     weak = tokens.unmarked_restarts
     return [
-        ("gaps", tokens.gaps, f"{tokens.gaps} gaps in the readings, {seconds:,} s unobserved, "
+        ("gaps", tokens.gaps, f"{counted_text(tokens.gaps, 'gap')} in the readings, {seconds:,} s unobserved, "
          f"coverage {tokens.coverage}. A gap without a restart loses nothing."),
-        ("restarts", tokens.restarts, f"{tokens.restarts} restarts; what was counted between the "
+        ("restarts", tokens.restarts, f"{counted_text(tokens.restarts, 'restart')}; what was counted between the "
          "last reading and the restart is inside the printed bounds."),
-        ("hidden-resets", tokens.hidden_resets, f"{tokens.hidden_resets} resets that no fall of the "
+        ("hidden-resets", tokens.hidden_resets, f"{counted_text(tokens.hidden_resets, 'reset')} that no fall of the "
          "counter shows; found by the start of the process."),
-        ("weak-restart-evidence", weak, f"{weak} restarts are told only by a fall of the counter: "
+        ("weak-restart-evidence", weak, f"{counted_text(weak, 'restart')} told only by a fall of the counter: "
          "the engine gives no start time."),
-        ("unplaced-openings", tokens.unplaced_openings, f"{tokens.unplaced_openings} counters were "
+        ("unplaced-openings", tokens.unplaced_openings, f"{counted_text(tokens.unplaced_openings, 'counter')} "
          f"first seen with {tokens.opening_tokens:,} tokens of unknown time; none of them is booked."),
-        ("alternations", tokens.alternations, f"{tokens.alternations} alternations: more than one "
+        ("alternations", tokens.alternations, f"{counted_text(tokens.alternations, 'alternation')}: more than one "
          "process answered behind one address."),
     ]  # fmt: skip
 
@@ -88,7 +89,9 @@ def _counts(tokens: Tokens) -> list[tuple[str, int, str]]:
 def _pairing(workload: WorkloadFacts) -> Iterator[Notice]:
     slug = workload.slug
     counted = workload.tokens
-    moved = counted is not None and bool((counted.prompt or 0) + (counted.generation or 0))
+    moved = counted is not None and any(
+        (counted.prompt, counted.generation, counted.delivered_prompt)
+    )
     if workload.purpose != "inference":
         return
     if moved and not workload.charges and not workload.cost:
@@ -134,7 +137,7 @@ def _money(facts: Facts) -> Iterator[Notice]:
             yield Notice(
                 "unassigned-charges",
                 place.currency,
-                f"{place.charges} charges are reached by no rule.",
+                f"{counted_text(place.charges, 'charge')} that no rule reaches.",
                 place.effective,
                 place.currency,
             )
@@ -156,5 +159,5 @@ def _money(facts: Facts) -> Iterator[Notice]:
             (total.without_billed, "billed"),
         ):
             if count:
-                text = f"{count} charges in {total.currency} have no {name} cost in their source."
+                text = f"{counted_text(count, 'charge')} in {total.currency} without {name} cost in the source."
                 yield Notice("missing-amounts", f"{name} {total.currency}", text)

@@ -12,7 +12,14 @@ from typing import Any
 
 from . import register, tieout, wording
 from .baseline import Comparison
-from .comparing import against_legacy, baseline_value, bridge_value, comparisons, side_value
+from .comparing import (
+    against_legacy,
+    baseline_value,
+    bridge_value,
+    comparisons,
+    saving_scope,
+    side_value,
+)
 from .facts import Facts, WorkloadFacts
 from .figures import (
     Reasons,
@@ -118,13 +125,14 @@ def _answer(
         figures,
         reasons,
         before,
-        against_legacy(compared),
+        against_legacy(facts, compared),
         facts.reaches.complete,
     )
     return {
         "headline": sentence,
         "figures": figures,
         "reasons": reasons,
+        "saving_scope": saving_scope(facts, compared),
         "weights": _weights(facts.weights),
     }
 

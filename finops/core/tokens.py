@@ -89,6 +89,8 @@ class Tokens:
     delivered_prompt: int | None = None
     delivered_generation: int | None = None
     delivered_cached_prompt: int | None = None
+    delivered_lower: int | None = None
+    delivered_upper: int | None = None
     prompt_lower: int | None = None
     prompt_upper: int | None = None
     generation_lower: int | None = None
@@ -135,6 +137,8 @@ _SUMS = (
     "delivered_prompt",
     "delivered_generation",
     "delivered_cached_prompt",
+    "delivered_lower",
+    "delivered_upper",
     "prompt_lower",
     "prompt_upper",
     "generation_lower",
@@ -179,6 +183,10 @@ def tokens_of(parts: Parts, cached_known: bool, cap: Rate | None = None) -> Toke
     """
     prompt, generation = parts.get("prompt", []), parts.get("generation", [])
     prompt_bounds, generation_bounds = _bounds(prompt, cap), _bounds(generation, cap)
+    delivered = [*parts.get("delivered_prompt", []), *parts.get("delivered_generation", [])]
+    delivered_bounds = [
+        _bounds(parts.get(role, []), cap) for role in ("delivered_prompt", "delivered_generation")
+    ]
     living = sum(part.living_ms for part in prompt)
     unobserved = sum(part.unobserved_ms for part in prompt)
     counted = [*prompt, *generation]
@@ -188,6 +196,8 @@ def tokens_of(parts: Parts, cached_known: bool, cap: Rate | None = None) -> Toke
         generation=_total(generation),
         delivered_prompt=_total(parts.get("delivered_prompt", [])),
         delivered_generation=_total(parts.get("delivered_generation", [])),
+        delivered_lower=sum(low or 0 for low, _ in delivered_bounds) if delivered else None,
+        delivered_upper=sum(high or 0 for _, high in delivered_bounds) if delivered else None,
         prompt_lower=prompt_bounds[0],
         prompt_upper=prompt_bounds[1],
         generation_lower=generation_bounds[0],

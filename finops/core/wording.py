@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -30,31 +31,54 @@ def compared(now: Decimal, before: Decimal) -> str:
     return f"{whole} % {'less' if now < before else 'more'} than"
 
 
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """What the workloads with a baseline cost, and what their tokens would have cost there."""
+
+    actual: Decimal
+    counterfactual: Decimal
+    workloads: tuple[str, ...]
+    all_workloads: bool
+
+    def name(self) -> str:
+        """The workloads, for a sentence."""
+        if len(self.workloads) == 1:
+            return self.workloads[0]
+        return f"the {len(self.workloads)} workloads with a baseline"
+
+
+def counted_text(count: int, noun: str) -> str:
+    """`1 gap`, `2 gaps`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def headline(
     week: str,
     currency: str,
     figures: Mapping[str, Any],
     reasons: Mapping[str, str],
     previous: Mapping[str, Any] | None,
-    legacy: tuple[Decimal, Decimal] | None,
+    legacy: Legacy | None,
     complete: bool,
 ) -> str:
-    """The one sentence that answers what a million tokens cost.
-
-    `legacy` is (actual, counterfactual) of the workloads that have a baseline.
-    """
+    """The one sentence that answers what a million tokens cost."""
     text = figures["cost_per_million_tokens"]
     if text is None:
         reason = reasons.get("cost_per_million_tokens", "unknown")
         return f"No cost per million tokens can be given for week {week}: {reason}."
     cost = Decimal(text)
     sentence = f"A million tokens cost {amount_text(cost)} {currency} in week {week}"
-    comparisons = []
+    comparisons, after = [], ""
     before = previous["cost_per_million_tokens"] if previous else None
     if before is not None and Decimal(before) > 0:
         comparisons.append(f"{compared(cost, Decimal(before))} the week before")
-    if legacy and legacy[1] > 0:
-        comparisons.append(f"{compared(*legacy)} on the legacy stack")
+    if legacy and legacy.counterfactual > 0:
+        text = compared(legacy.actual, legacy.counterfactual)
+        if legacy.all_workloads:
+            comparisons.append(f"{text} on the legacy stack")
+        else:
+            after = f"; {legacy.name()} cost {text} on the legacy stack"
     if comparisons:
         sentence += ", " + " and ".join(comparisons)
+    sentence += after
     return sentence + ("." if complete else " (preliminary: not all hours have both figures yet).")

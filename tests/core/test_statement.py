@@ -112,6 +112,17 @@ def test_the_headline_answers():
     assert statement(_facts())["headline"].startswith("No cost per million tokens can be given")
 
 
+def test_a_saving_of_some_workloads_is_said_to_be_theirs():
+    value = statement(_facts(workloads=[LLAMA, TINY]))
+    assert "; llama cost 64 % less than on the legacy stack." in value["headline"]
+    scope = value["saving_scope"]
+    assert (scope["workloads"], scope["of"], Decimal(scope["share_of_cost"])) == (
+        ["llama"],
+        2,
+        Decimal("0.9"),
+    )
+
+
 def test_the_bridge_sums_to_the_printed_change():
     mistral = _workload("mistral", "50", 3_000_000, 999_999)
     before = statement(_facts("2026-W46", [LLAMA, TINY]))

@@ -170,8 +170,7 @@ def _delivered(tokens: Tokens | None) -> Counted | None:
         return None
     prompt, generation = tokens.delivered_prompt, tokens.delivered_generation
     cached = tokens.delivered_cached_prompt
-    exact = prompt + generation if tokens.exact else None
-    return Counted(prompt, generation, cached, exact, exact)
+    return Counted(prompt, generation, cached, tokens.delivered_lower, tokens.delivered_upper)
 
 
 def _old_engine(reading: Reading, slug: str) -> bool:

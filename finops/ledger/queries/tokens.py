@@ -113,6 +113,8 @@ class TokenLedger:
                 delivered_prompt=sum(row.prompt_tokens for row in rows),
                 delivered_generation=sum(row.generation_tokens for row in rows),
                 delivered_cached_prompt=_sum_or_none([row.cached_tokens for row in rows]),
+                delivered_lower=sum(row.prompt_tokens + row.generation_tokens for row in rows),
+                delivered_upper=sum(row.prompt_tokens + row.generation_tokens for row in rows),
                 exact=True,
             )
             for key, rows in sums.items()
