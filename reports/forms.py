@@ -21,6 +21,13 @@ FORMATS = [
 ]
 
 
+class PlainForm(forms.Form):
+    """Labels without a colon."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, label_suffix="", **kwargs)
+
+
 class SeveralFilesInput(forms.ClearableFileInput):
     """A file field that takes several."""
 
@@ -39,7 +46,7 @@ class SeveralFilesField(forms.FileField):
         return [one(item, initial) for item in given]
 
 
-class UploadForm(forms.Form):
+class UploadForm(PlainForm):
     """Files of one delivery."""
 
     files = SeveralFilesField(
@@ -50,7 +57,7 @@ class UploadForm(forms.Form):
     format = forms.ChoiceField(label="Format", choices=FORMATS, required=False)
 
 
-class AnnotationForm(forms.Form):
+class AnnotationForm(PlainForm):
     """An annotation; its instant is in the organisation's zone."""
 
     at = forms.DateTimeField(
@@ -77,7 +84,7 @@ class AnnotationForm(forms.Form):
         return naive.replace(tzinfo=zone()).astimezone(UTC)
 
 
-class SourceForm(forms.Form):
+class SourceForm(PlainForm):
     """A Prometheus to read from."""
 
     name = forms.SlugField(label="Name", max_length=80, help_text="Like prod-prometheus.")
@@ -100,7 +107,7 @@ class SourceForm(forms.Form):
     )
 
 
-class WorkloadForm(forms.Form):
+class WorkloadForm(PlainForm):
     """A workload: one model service on one stack."""
 
     slug = forms.CharField(label="Name", max_length=80, help_text="a-z, 0-9, - and _")
@@ -116,7 +123,7 @@ class WorkloadForm(forms.Form):
     namespace = forms.CharField(label="Namespace", required=False, max_length=300)
 
 
-class RuleForm(forms.Form):
+class RuleForm(PlainForm):
     """A rule: what it matches and where that goes."""
 
     subject = forms.ChoiceField(
@@ -144,7 +151,7 @@ class RuleForm(forms.Form):
         self.fields["target"].choices = targets  # type: ignore[attr-defined]
 
 
-class InvoiceAmountForm(forms.Form):
+class InvoiceAmountForm(PlainForm):
     """The amount printed on an invoice."""
 
     issuer = forms.CharField(label="Issuer", max_length=300)
@@ -156,7 +163,7 @@ class InvoiceAmountForm(forms.Form):
     currency = forms.CharField(label="Currency", max_length=40, initial="USD")
 
 
-class PersonForm(forms.Form):
+class PersonForm(PlainForm):
     """A new person with roles."""
 
     username = forms.RegexField(r"^[\w.@+ -]{1,150}$", label="Name")

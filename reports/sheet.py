@@ -70,13 +70,15 @@ def context(
         "tokens": tokens,
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],
         "unit_interval": _wide(values, "cost_per_million_lower", "cost_per_million_upper"),
-        "saving_interval": values.get("saving_lower") != values.get("saving_upper"),
+        "saving_interval": _apart(values),
         "period_differs": _differs(values, "effective_cost", "period_effective_cost"),
         "last_day": end - timedelta(seconds=1) if end else None,
         "exceptions": [
             dict(e) | {"disposition": dispositions.get(e["id"])} for e in s["exceptions"]
         ],
         "workload_notes": _workload_notes(s["workloads"]),
+        "memory_sentences": _sentences(s["memory"]),
+        **_tieout(s),
         **_bridge(s),
     }
 
@@ -84,11 +86,53 @@ def context(
 def _workload(row: Mapping[str, Any]) -> dict[str, Any]:
     values = row["figures"]
     wide = _wide(values, "cost_per_million_lower", "cost_per_million_upper")
-    return dict(row) | {"interval": wide}
+    cost, whole = values.get("effective_cost"), values.get("period_effective_cost")
+    return dict(row) | {
+        "interval": wide,
+        "cost": whole if cost is None else cost,
+        "cost_of_week": cost is None and whole is not None,
+    }
 
 
 def _baseline(row: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(row) | {"interval": row.get("saving_lower") != row.get("saving_upper")}
+    return dict(row) | {"interval": _apart(row)}
+
+
+def _apart(values: Mapping[str, Any]) -> bool:
+    """Whether a saving has two bounds that differ."""
+    low, high = (figures.decimal(values.get(name)) for name in ("saving_lower", "saving_upper"))
+    return low is not None and high is not None and low != high
+
+
+def _sentences(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What each engine's memory means, once where several of a workload say the same."""
+    found: dict[tuple[str, str], None] = {}
+    for row in rows:
+        if row.get("sentence"):
+            found[(row["workload"] or "no workload", row["sentence"])] = None
+    return [{"workload": workload, "text": text} for workload, text in found]
+
+
+def _tieout(s: Mapping[str, Any]) -> dict[str, Any]:
+    """The period tie-out's two sides, each in the report's currency, and other currencies'."""
+    table = s["tieout"]["period"]
+    billed = [row for row in table["rows"] if not _is_effective(row["key"])]
+    placed = [row for row in s["allocation"] if row.get("currency", s["currency"]) == s["currency"]]
+    lost = [row for row in table["rows"] if row["key"] == "not placed"]
+    others = [
+        dict(one) | {"billed_rows": [r for r in one["rows"] if not _is_effective(r["key"])]}
+        for one in table.get("other_currencies", [])
+    ]
+    return {
+        "billed_rows": billed,
+        "placed_rows": placed,
+        "lost_rows": lost,
+        "other_currencies": others,
+    }
+
+
+def _is_effective(key: str) -> bool:
+    return key in ("effective", "not placed") or key.startswith("place ")
 
 
 def _matchers(value: Any) -> str:
@@ -115,22 +159,25 @@ def _differs(values: Mapping[str, Any], one: str, other: str) -> bool:
 
 
 def _workload_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Footnotes: each reason a figure is not available, once."""
-    notes: dict[str, list[str]] = {}
+    """Footnotes: why figures of a workload are not available, and where others come from."""
+    found = []
     for row in rows:
-        for name in ("prompt_tokens", "effective_cost", "cost_per_million_tokens", "gpu_hours"):
-            why = row.get("reasons", {}).get(name)
-            if why and row["figures"].get(name) is None:
-                slugs = notes.setdefault(why, [])
-                if row["slug"] not in slugs:
-                    slugs.append(row["slug"])
-    found = [f"n/a for {', '.join(slugs)}: {why}." for why, slugs in notes.items()]
+        reasons = [
+            row.get("reasons", {}).get(name)
+            for name in ("prompt_tokens", "cost_per_million_tokens", "gpu_hours")
+            if row["figures"].get(name) is None
+        ]
+        known = list(dict.fromkeys(reason for reason in reasons if reason))
+        if known:
+            found.append(f"{row['slug']}, n/a: {'; '.join(known)}.")
     sources = sorted(
         {str(row["figures"]["gpu_hours_source"]) for row in rows
          if row["figures"].get("gpu_hours_source")}
     )  # fmt: skip
     if sources:
         found.append(f"GPU-hours: {'; '.join(sources)}.")
+    if any(row["cost_of_week"] for row in rows):
+        found.append("Whole week: without common hours the cost of all hours is shown.")
     if any(row["interval"] for row in rows):
         found.append("Under a price: its bounds where tokens may have been lost unseen.")
     return found

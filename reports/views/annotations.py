@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import messages
@@ -62,10 +63,8 @@ def _initial(request: HttpRequest, row: Annotation | None) -> dict[str, Any]:
             "url": row.url,
         }
     at = timezone.now()
-    try:
+    with suppress(KeyError, ValueError):
         at = parse_instant(request.GET["at"])
-    except (KeyError, ValueError):
-        pass
     local = at.astimezone(zone()).replace(tzinfo=None, second=0, microsecond=0)
     return {"at": local, "workload": request.GET.get("workload", ""), "kind": "other"}
 

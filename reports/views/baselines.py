@@ -19,6 +19,7 @@ from finops.core.period import Period
 from finops.ledger.models import Baseline, Workload
 from finops.ledger.operations.baselines import declare_baseline, measure_baseline
 from finops.ledger.operations.workloads import NotAccepted
+from reports.forms import PlainForm
 from reports.operations.uploads import clean_name
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
@@ -26,7 +27,7 @@ from reports.roles import allowed, may
 from .page import page
 
 
-class DeclaredForm(forms.Form):
+class DeclaredForm(PlainForm):
     """A price with the document that says it."""
 
     workload = forms.ChoiceField(label="Workload")
@@ -36,7 +37,7 @@ class DeclaredForm(forms.Form):
     note = forms.CharField(label="Note", required=False, max_length=500)
 
 
-class MeasuredForm(forms.Form):
+class MeasuredForm(PlainForm):
     """Tokens and cost of a legacy workload in a period."""
 
     workload = forms.ChoiceField(label="Workload")

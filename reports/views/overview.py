@@ -35,7 +35,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     else:
         context["steps"] = steps()
     context["recent"] = list(
-        Annotation.objects.filter(replaced_by__isnull=True).order_by("-written_at")[:5]
+        Annotation.objects.filter(replaced_by__isnull=True).order_by("-at", "-id")[:5]
     )
     return page(request, "reports/overview.html", context)
 
