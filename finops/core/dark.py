@@ -59,7 +59,9 @@ def dark_of(
     if usual_ms is not None and ups.stops_after(from_ms, to_ms, usual_ms):
         following = bisect_left(ups.times_ms, from_ms + 1)
         until = ups.times_ms[following] if following < len(ups.times_ms) else to_ms
-        if source_goes_on(from_ms + usual_ms, min(until, to_ms)):
+        # A whole source that stops and comes back reads its targets one after the other within
+        # one interval: readings of others so near to the edges do not show that it went on.
+        if source_goes_on(from_ms + usual_ms, min(until, to_ms) - usual_ms):
             ends.append(from_ms + usual_ms)
     shown = value if mark_us is None and down is None else 0
     return Dark(min(ends) - from_ms, shown)

@@ -6,14 +6,14 @@ posted only where it differs from the current one: posting the same readings aga
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Max, Min
+from django.db.models import Max, Min, Q
 
 from finops.core import counter as core
 from finops.core.counter import DAY_MS, Carry, Context, HourReadings, HourRow, Mark, Readings
@@ -284,18 +284,21 @@ class _Deriving:
         }
 
     def _source_goes_on(self, since_ms: int, until_ms: int) -> bool:
-        """Whether other targets of the source have readings in a span."""
-        return (
-            ReadingBlock.objects.filter(
-                series__target__source=self.target.source_id,
-                hour__gte=instant_of(since_ms) - timedelta(hours=1),
-                hour__lte=instant_of(until_ms),
-                last_ms__gt=since_ms,
-                first_ms__lt=until_ms,
-            )
-            .exclude(series__target=self.target)
-            .exists()
-        )
+        """Whether other targets of the source have readings in a span, its edges left out."""
+        if until_ms <= since_ms:
+            return False
+        blocks = ReadingBlock.objects.filter(
+            series__target__source=self.target.source_id,
+            hour__gte=instant_of(since_ms) - timedelta(hours=1),
+            hour__lte=instant_of(until_ms),
+            last_ms__gt=since_ms,
+            first_ms__lt=until_ms,
+        ).exclude(series__target=self.target)
+        if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
+            return True
+        around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
+        times = (unpack(bytes(payload))[0] for payload in around.iterator())
+        return any(bisect_left(t, until_ms) > bisect_right(t, since_ms) for t in times)
 
 
 def read_columns(series: Series, from_ms: int) -> dict[str, Columns]:
