@@ -54,8 +54,14 @@ class KvFigures:
     stale_ms: int
 
 
-def kv_figures(rows: Iterable[CacheRow], bytes_per_token: int | None = None) -> KvFigures | None:
+def kv_figures(
+    rows: Iterable[CacheRow],
+    bytes_per_token: int | None = None,
+    max_model_len: int | None = None,
+) -> KvFigures | None:
     """One engine's figures over its hours, None without rows.
+
+    `max_model_len` is the longest request as a person stated it, for engines that do not tell it.
 
     Means are weighted by observed time, stale time left out (§8.9). The reservation is that of the
     last hour; where the pool changed in the period, the means follow each hour's own pool.
@@ -64,7 +70,7 @@ def kv_figures(rows: Iterable[CacheRow], bytes_per_token: int | None = None) -> 
     if not known:
         return None
     last = next((row for row in reversed(known) if _pool(row) is not None), known[-1])
-    pool = _pool(last)
+    pool, longest = _pool(last), last.max_model_len or max_model_len
     counted = [row for row in known if row.active_block_ms is not None and row.block_size]
     observed = sum(row.observed_ms for row in counted)
     active = sum(_token_ms(row) for row in counted)
@@ -82,8 +88,8 @@ def kv_figures(rows: Iterable[CacheRow], bytes_per_token: int | None = None) -> 
         peak_active_tokens=peak[0] if peak else None,
         peak_at=peak[1] if peak else None,
         peak_running=max(running) if running else None,
-        contiguous_slots=_slots(last),
-        max_model_len=last.max_model_len,
+        contiguous_slots=_slots(last, longest),
+        max_model_len=longest,
         observed_ms=sum(row.observed_ms for row in known),
         stale_ms=sum(row.stale_ms for row in known),
     )
@@ -98,14 +104,14 @@ def _pool(row: CacheRow) -> int | None:
     return row.blocks * row.block_size
 
 
-def _slots(row: CacheRow) -> int | None:
+def _slots(row: CacheRow, longest: int | None) -> int | None:
     """How many requests of the longest length fit; the null block holds none (§8.4, §8.7)."""
     pool = _pool(row)
-    if pool is None or not row.max_model_len:
+    if pool is None or not longest:
         return None
     if row.blocks is not None and row.block_size and pool == row.blocks * row.block_size:
         pool -= row.block_size
-    return pool // row.max_model_len
+    return pool // longest
 
 
 def _token_ms(row: CacheRow) -> int:

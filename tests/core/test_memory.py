@@ -1,5 +1,6 @@
 """KV cache figures of an engine over hours, recomputed by hand (method §8.3, §8.4, §8.7)."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -42,6 +43,13 @@ def test_one_block_decides_a_slot():
     # 257 blocks of 16 are 4,112 tokens; less the null block 4,096: one slot. 256 blocks: none.
     assert kv_figures([_row(0, 1, blocks=257)]).contiguous_slots == 1
     assert kv_figures([_row(0, 1, blocks=256)]).contiguous_slots == 0
+
+
+def test_the_longest_request_may_be_stated_where_the_engine_does_not_tell_it():
+    silent = replace(_row(0, 1), max_model_len=None)
+    assert kv_figures([silent]).contiguous_slots is None
+    assert kv_figures([silent], max_model_len=2000).contiguous_slots == 8
+    assert kv_figures([_row(0, 1)], max_model_len=2000).max_model_len == 4096
 
 
 def test_stale_time_is_told_and_left_out():

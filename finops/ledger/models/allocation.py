@@ -25,6 +25,9 @@ class Workload(models.Model):
         blank=True,
         help_text="KV bytes of one token on one GPU, from the model's config.",
     )
+    max_model_len = models.BigIntegerField(
+        null=True, blank=True, help_text="Longest request in tokens, where engines do not tell it."
+    )
     rate_cap_tokens_per_second = models.BigIntegerField(null=True, blank=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
@@ -37,6 +40,10 @@ class Workload(models.Model):
             models.CheckConstraint(
                 condition=Q(kv_bytes_per_token__isnull=True) | Q(kv_bytes_per_token__gt=0),
                 name="workload_kv_bytes_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(max_model_len__isnull=True) | Q(max_model_len__gt=0),
+                name="workload_max_model_len_positive",
             ),
         ]
 

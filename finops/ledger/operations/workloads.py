@@ -35,6 +35,7 @@ def add_workload(
     cluster: str = "",
     namespace: str = "",
     kv_bytes_per_token: int | None = None,
+    max_model_len: int | None = None,
 ) -> Workload:
     """A new workload. NotAccepted says what is wrong with it."""
     texts = {
@@ -50,6 +51,8 @@ def add_workload(
         raise NotAccepted(f"a workload's purpose is {' or '.join(PURPOSES)}, not {purpose!r}")
     if kv_bytes_per_token is not None and kv_bytes_per_token <= 0:
         raise NotAccepted("the KV bytes of one token must be more than zero")
+    if max_model_len is not None and max_model_len <= 0:
+        raise NotAccepted("the longest request must be more than zero tokens")
     with atomic():
         lock("workload", slug)
         if Workload.objects.filter(slug=slug).exists():
@@ -58,6 +61,7 @@ def add_workload(
             slug=slug,
             purpose=purpose,
             kv_bytes_per_token=kv_bytes_per_token,
+            max_model_len=max_model_len,
             created_at=at,
             created_by=by,
             **texts,

@@ -27,6 +27,10 @@ FIELDS = (
 )
 
 
+Stated = tuple[int | None, int | None]
+"""KV bytes of a token and the longest request, as people stated them of a workload."""
+
+
 @dataclass(slots=True)
 class _Engine:
     series: Series
@@ -36,7 +40,7 @@ class _Engine:
 def engine_memory(
     period: Period,
     assign: Assigner,
-    bytes_per_token: Mapping[str, int | None],
+    stated: Mapping[str, Stated],
     preempted: Mapping[tuple[int, str], int],
 ) -> dict[str, tuple[EngineMemory, ...]]:
     """Engines by workload, each with its figures; the newest revision of each hour counts."""
@@ -50,7 +54,7 @@ def engine_memory(
             engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
     found: dict[str, list[EngineMemory]] = {}
     for (slug, _), engine in engines.items():
-        figures = kv_figures(engine.rows, bytes_per_token.get(slug))
+        figures = kv_figures(engine.rows, *stated.get(slug, (None, None)))
         if figures is not None:
             one = engine.series
             count = preempted.get((one.target_id, one.engine))

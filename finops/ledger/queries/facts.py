@@ -42,9 +42,9 @@ GPU_HOURS_SOURCE = "GPU count of the invoice's shape × billed hours"
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     """The facts of a week; charges and rules as they stood at `as_of`."""
     reading = read(period, as_of)
-    bytes_per_token = {w.slug: w.kv_bytes_per_token for w in reading.workloads}
+    sizes = {w.slug: (w.kv_bytes_per_token, w.max_model_len) for w in reading.workloads}
     counted = preemptions(period)
-    memory = engine_memory(period, reading.series_places, bytes_per_token, counted)
+    memory = engine_memory(period, reading.series_places, sizes, counted)
     baselines = newest_baselines(as_of)
     workloads = tuple(
         _workload(reading, w, memory.get(w.slug, ()), reading.preempted(w.slug, counted), baselines)

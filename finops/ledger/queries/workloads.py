@@ -24,6 +24,7 @@ def workload_value(one: Workload) -> dict[str, Any]:
         "cluster": one.cluster,
         "namespace": one.namespace,
         "kv_bytes_per_token": one.kv_bytes_per_token,
+        "max_model_len": one.max_model_len,
         "created_at": when(one.created_at),
         "created_by": one.created_by,
     }

@@ -30,12 +30,15 @@ class Command(cli.Command):
         for name in TEXTS:
             add.add_argument(f"--{name}", default="")
         add.add_argument("--kv-bytes-per-token", type=int, help="KV bytes of one token on one GPU")
+        add.add_argument(
+            "--max-model-len", type=int, help="longest request in tokens, where engines do not tell"
+        )
         verb(verbs, "list", "list the workloads", acts=False)
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if options["verb"] == "list":
             return {"workloads": workload_rows()}, True
-        names = ("model", "stack", "purpose", "kv_bytes_per_token", *TEXTS)
+        names = ("model", "stack", "purpose", "kv_bytes_per_token", "max_model_len", *TEXTS)
         with refusals():
             workload = add_workload(
                 options["slug"],
