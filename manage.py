@@ -8,12 +8,16 @@ import sys
 from typing import NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import execute_from_command_line
+
+from finops import embedded
 
 # These neither need a database nor should wait for one.
 WITHOUT_DATABASE = {
     "help", "version", "--help", "-h", "--version", "collectstatic", "makemessages", "startapp",
-    "up", "doctor", "diffsettings", "findstatic",
+    "diffsettings", "findstatic",
 }  # fmt: skip
+STARTS_SERVERS = {"up", "doctor"}
 
 
 def main() -> None:
@@ -21,22 +25,23 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
     # Without a handler SIGTERM would end the process before the embedded database is given back.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    wants_help = bool({"-h", "--help"} & set(sys.argv[2:]))
-    command = sys.argv[1] if len(sys.argv) > 1 else "help"
-    if command not in WITHOUT_DATABASE and not wants_help and not os.environ.get("DATABASE_URL"):
-        from finops import embedded
-
-        try:
-            embedded.ensure_database()
-        except (embedded.CannotStart, ImproperlyConfigured) as error:
-            refuse(error)
-    from django.core.management import execute_from_command_line
-
     try:
+        bring_servers(sys.argv[1] if len(sys.argv) > 1 else "help")
         import finops.celery  # noqa: F401 - makes it the application that commands send tasks to
-    except ImproperlyConfigured as error:
+    except (embedded.CannotStart, ImproperlyConfigured) as error:
         refuse(error)
     execute_from_command_line(sys.argv)
+
+
+def bring_servers(command: str) -> None:
+    """Starts the embedded database for a command that needs it; `up` and `doctor` do that themselves."""
+    if {"-h", "--help"} & set(sys.argv[2:]):
+        return
+    if command in STARTS_SERVERS:
+        if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+            embedded.choose_place()
+    elif command not in WITHOUT_DATABASE and not os.environ.get("DATABASE_URL"):
+        embedded.ensure_database()
 
 
 def refuse(error: Exception) -> NoReturn:

@@ -16,9 +16,11 @@ from finops.embedded.valkey import Valkey
 __all__ = [
     "CannotStart",
     "broker_url",
+    "choose_place",
     "database_url",
     "ensure_broker",
     "ensure_database",
+    "keep",
     "release_all",
 ]
 
@@ -55,6 +57,11 @@ def ensure_broker(data: Path | None = None) -> str:
     server = Valkey(find(data or data_folder(), make=True))
     _use(server)
     return server.url()
+
+
+def choose_place() -> None:
+    """Settles where the servers' files are. Comes before the settings, which say where they look."""
+    find(data_folder(), make=True)
 
 
 def keep() -> list[str]:

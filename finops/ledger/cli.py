@@ -28,12 +28,8 @@ class CannotRun(ValueError):
     """The command cannot do what was asked; the text says why, for the person who asked."""
 
 
-class Command(BaseCommand):
-    """What every command of the contract shares."""
-
-    # True for commands that record what people hand over: they write to the own ledger, always.
-    # The others read the own ledger once it holds a document, else the sample's.
-    writes = False
+class Sentences(BaseCommand):
+    """A command that fails with a sentence and an exit code, and no more."""
 
     requires_system_checks: list[str] = []
     suppressed_base_arguments = {
@@ -46,6 +42,33 @@ class Command(BaseCommand):
     }
 
     exit_code = 0
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Runs from the command line and ends the process with the exit code."""
+        self._called_from_command_line = True
+        options = vars(self.create_parser(argv[0], argv[1]).parse_args(argv[2:]))
+        try:
+            self.execute(*options.pop("args", ()), **options)
+        except CommandError as error:
+            self.stderr.write(str(error))
+            self.exit_code = error.returncode
+        except KeyboardInterrupt:
+            self.stderr.write("Interrupted.")
+            self.exit_code = 130
+        except BrokenPipeError:  # `| head` has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        finally:
+            connections.close_all()
+        if self.exit_code:
+            sys.exit(self.exit_code)
+
+
+class Command(Sentences):
+    """What every command of the contract shares."""
+
+    # True for commands that record what people hand over: they write to the own ledger, always.
+    # The others read the own ledger once it holds a document, else the sample's.
+    writes = False
 
     def arguments(self, parser: CommandParser) -> None:
         """Adds the command's own arguments."""
@@ -66,25 +89,6 @@ class Command(BaseCommand):
             "--sample", action="store_true", help="the sample organisation's ledger"
         )
         self.arguments(parser)
-
-    def run_from_argv(self, argv: list[str]) -> None:
-        """Runs from the command line and ends the process with the exit code."""
-        self._called_from_command_line = True
-        options = vars(self.create_parser(argv[0], argv[1]).parse_args(argv[2:]))
-        try:
-            self.execute(*options.pop("args", ()), **options)
-        except CommandError as error:
-            self.stderr.write(str(error))
-            self.exit_code = error.returncode
-        except KeyboardInterrupt:
-            self.stderr.write("Interrupted.")
-            self.exit_code = 130
-        except BrokenPipeError:  # `| head` has read enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        finally:
-            connections.close_all()
-        if self.exit_code:
-            sys.exit(self.exit_code)
 
     def handle(self, *args: Any, **options: Any) -> None:
         as_json = options["json"]

@@ -17,7 +17,15 @@ from finops.embedded import places
 from finops.embedded.places import Account, CannotStart, find
 from finops.embedded.postgres import Postgres
 from finops.embedded.valkey import Valkey
-from tests.house.product import connect, environment, named, processes, wait_until
+from tests.house.product import (
+    connect,
+    environment,
+    manage,
+    named,
+    processes,
+    up,
+    wait_until,
+)
 from tests.paths import REPOSITORY
 
 IS_ROOT = os.geteuid() == 0
@@ -310,3 +318,15 @@ class TestAsRoot:
         assert owners == {account.uid}
         user.communicate("\n", timeout=30)
         assert named("bin/postgres", data) == []
+
+    @pytest.mark.slow
+    def test_the_service_runs_from_a_closed_home(self, data: Path) -> None:
+        home = data.parent / "closed home"
+        home.mkdir(mode=0o700)
+        state = data.parent / "state"
+        with up(home / "data", "--port", "18491", HEADROOM_STATE=str(state)) as running:
+            assert running.healthy()
+            assert running.stop() == 0
+        assert manage(home / "data", "migrate_all", HEADROOM_STATE=str(state)).returncode == 0
+        assert home.stat().st_mode & 0o777 == 0o700
+        assert processes(str(data.parent)) == {}

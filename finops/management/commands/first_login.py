@@ -3,12 +3,12 @@
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from finops import first_login
+from finops.ledger.cli import Sentences
 
 
-class Command(BaseCommand):
+class Command(Sentences):
     help = "Prints the administrator's first-login link (works once, within a day)."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from finops.ledger import tables
+from finops.ledger.cli import Sentences
 
 
-class Command(BaseCommand):
+class Command(Sentences):
     help = "Brings the tables of both databases up to date."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -5,17 +5,17 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import OperationalError
 from psycopg import sql
 
 from finops import schedule
 from finops.ledger import tables
+from finops.ledger.cli import Sentences
 
 
-class Command(BaseCommand):
+class Command(Sentences):
     help = "Makes the databases' tables and the schedule; may be run again at any time."
-    requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         url = os.environ.get("DATABASE_URL")
         if not url:
             return  # the embedded server has both
-        name = settings.DATABASES["sample"]["NAME"]
+        name = str(settings.DATABASES["sample"]["NAME"])
         with psycopg.connect(url, autocommit=True) as connection:
             found = connection.execute("select 1 from pg_database where datname = %s", [name])
             if found.fetchone():

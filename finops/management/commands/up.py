@@ -13,19 +13,19 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import OperationalError, connections
 
 from finops import embedded, first_login, service
+from finops.ledger.cli import Sentences
 from finops.processes import Keeper
 
 CANNOT_RUN = 2
 CHECK_SECONDS = 0.5
 
 
-class Command(BaseCommand):
+class Command(Sentences):
     help = "Starts Headroom: database, web server, workers and schedule. Ctrl-C stops it."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-sample", action="store_true", help="without the sample company")
