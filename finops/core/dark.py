@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .counter import is_gap
@@ -41,14 +41,12 @@ def dark_of(
     to_ms: int,
     mark_us: int | None,
     value: int,
-    usual_ms: int | None,
     ups: Ups,
-    source_goes_on: Callable[[int, int], bool],
 ) -> Dark:
     """The dark of a restart seen by the reading at `to_ms`, the last before it at `from_ms`.
 
-    Until the earliest of the first `up` = 0, the new incarnation's mark, the next reading, and one
-    usual interval when the target's `up` stops while its source goes on.
+    Until the earliest of the first `up` = 0, the new incarnation's mark and the next reading;
+    `silence_of` tells when it is one usual interval at most. `value` is what that reading booked.
     """
     down = ups.first_down(from_ms, to_ms)
     ends = [to_ms]
@@ -56,15 +54,23 @@ def dark_of(
         ends.append(down)
     if mark_us is not None:
         ends.append(max(from_ms, -(-mark_us // 1000)))
-    if usual_ms is not None and ups.stops_after(from_ms, to_ms, usual_ms):
-        following = bisect_left(ups.times_ms, from_ms + 1)
-        until = ups.times_ms[following] if following < len(ups.times_ms) else to_ms
-        # A whole source that stops and comes back reads its targets one after the other within
-        # one interval: readings of others so near to the edges do not show that it went on.
-        if source_goes_on(from_ms + usual_ms, min(until, to_ms) - usual_ms):
-            ends.append(from_ms + usual_ms)
     shown = value if mark_us is None and down is None else 0
     return Dark(min(ends) - from_ms, shown)
+
+
+def silence_of(from_ms: int, to_ms: int, usual_ms: int | None, ups: Ups) -> tuple[int, int] | None:
+    """The span in which a target's `up` had stopped before a restart; None when it had not.
+
+    If its source goes on in it, the dark is one usual interval at most (method §2.6). That is
+    asked when a period is stated: other targets' readings may arrive later than the restart's.
+    """
+    if usual_ms is None or not ups.stops_after(from_ms, to_ms, usual_ms):
+        return None
+    following = bisect_right(ups.times_ms, from_ms)
+    until = ups.times_ms[following] if following < len(ups.times_ms) else to_ms
+    # A whole source that stops and comes back reads its targets one after the other within one
+    # interval: readings of others so near to the edges do not show that it went on.
+    return from_ms + usual_ms, min(until, to_ms) - usual_ms
 
 
 def dark_of_end(last_ms: int, usual_ms: int | None, ups: Ups) -> Dark:

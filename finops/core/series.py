@@ -13,7 +13,8 @@ from .tokens import Dark, Rate, SeriesPeriod
 
 class Row(NamedTuple):
     """One hour of one series, as a period's bounds need it. `facts` holds `births`, `openings`,
-    `gaps` (from, to, usual, tokens), `restarts` (dark, shown), `alternations`, `unmarked`."""
+    `gaps` (from, to, usual, tokens), `restarts` (dark, shown and, where the target's `up` stopped,
+    the span of its silence), `alternations`, `unmarked`."""
 
     hour_ms: int
     tokens: int
@@ -33,12 +34,17 @@ def _no_dark() -> Dark:
     return Dark(0)
 
 
+def _no_readings(since_ms: int, until_ms: int) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class SeriesRows:
     """What is known of one series around a period: its rows in it and the first row after it.
 
     `born_ms` is the proven birth, else the first reading; `source_last_ms` is the last reading of
-    the whole source. `dark_of_end` is asked only when the series ended.
+    the whole source. `dark_of_end` is asked only when the series ended, `source_goes_on` (whether
+    other targets have readings in a span) only when the target's `up` stopped before a restart.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -48,6 +54,7 @@ class SeriesRows:
     usual_ms: int | None = None
     source_last_ms: int = 0
     dark_of_end: Callable[[], Dark] = _no_dark
+    source_goes_on: Callable[[int, int], bool] = _no_readings
 
     def ended(self) -> bool:
         """Whether its source has readings more than 2.5 × usual after its last one (§2.5)."""
@@ -74,7 +81,9 @@ class SeriesRows:
         parts: dict[Hashable, SeriesPeriod] = {}
         keys = [key_of(row.hour_ms) for row in self.rows[low:high]]
         for key, row in zip(keys, self.rows[low:high], strict=True):
-            _add_row(parts.setdefault(key, SeriesPeriod()), row)
+            part = parts.setdefault(key, SeriesPeriod())
+            _add_row(part, row)
+            part.darks.extend(self._dark(row, r) for r in row.facts.get("restarts", ()))
         if not keys:
             if not any(gap[0] < start and gap[1] >= end for gap in self.gaps()):
                 return {}
@@ -83,6 +92,13 @@ class SeriesRows:
         self._add_gaps(start, end, parts[keys[0]], parts[keys[-1]])
         self._add_life(start, end, parts[keys[0]], parts[keys[-1]])
         return parts
+
+    def _dark(self, row: Row, restart: Mapping[str, Any]) -> Dark:
+        """A restart's dark: one usual interval at most when only its target fell silent (§2.6)."""
+        dark_ms, silence = restart["dark"], restart.get("silence")
+        if silence and row.usual_ms is not None and self.source_goes_on(*silence):
+            dark_ms = min(dark_ms, row.usual_ms)
+        return Dark(dark_ms, restart["shown"])
 
     def _add_gaps(self, start: int, end: int, first: SeriesPeriod, last: SeriesPeriod) -> None:
         for from_ms, to_ms, usual_ms, tokens in self.gaps():
@@ -124,4 +140,3 @@ def _add_row(part: SeriesPeriod, row: Row) -> None:
     part.alternations += row.facts.get("alternations", 0)
     part.unmarked = part.unmarked or row.facts.get("unmarked", False)
     part.rate = max(part.rate, Rate(row.rate_tokens, row.rate_ms))
-    part.darks.extend(Dark(r["dark"], r["shown"]) for r in row.facts.get("restarts", ()))

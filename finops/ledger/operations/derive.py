@@ -6,18 +6,18 @@ posted only where it differs from the current one: posting the same readings aga
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import connections
-from django.db.models import Max, Min, Q
+from django.db.models import Max, Min
 
 from finops.core import counter as core
 from finops.core.counter import DAY_MS, Carry, Context, HourReadings, HourRow, Mark, Readings
-from finops.core.dark import Ups, dark_of
+from finops.core.dark import Ups, dark_of, silence_of
 from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import ReadingBlock, Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name
@@ -25,6 +25,7 @@ from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
 
 from .bulk import copy_rows
+from .locks import lock, lock_shared
 
 COUNTER_ROLES = (
     "prompt",
@@ -41,14 +42,20 @@ Columns = tuple[list[int], list[float]]
 
 @dataclass(slots=True)
 class Affected:
-    """The targets that readings touched, each with its earliest affected instant."""
+    """The targets and jobs that readings touched, each with its earliest affected instant."""
 
     targets: dict[int, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
 
-    def add(self, series: Series, time_ms: int) -> None:
+    def add(self, series: Series, job: str, time_ms: int) -> None:
         """A series got readings from this instant on."""
-        known = self.targets.get(series.target_id)
-        self.targets[series.target_id] = time_ms if known is None else min(known, time_ms)
+        target = series.target_id
+        self.targets[target] = min(time_ms, self.targets.get(target, time_ms))
+        self.jobs[job] = min(time_ms, self.jobs.get(job, time_ms))
+
+    def moved(self, earliest: Mapping[str, int]) -> list[str]:
+        """The jobs whose earliest reading is among these readings."""
+        return [job for job, first in self.jobs.items() if first <= earliest.get(job, first)]
 
 
 def earliest_of_jobs(source: Source) -> dict[str, int]:
@@ -73,16 +80,19 @@ GROUP BY target.job
 """
 
 
-def derive_affected(
-    source: Source, affected: Affected, before: Mapping[str, int], *, at: datetime
-) -> None:
+def derive_affected(source: Source, affected: Affected, *, at: datetime) -> None:
     """Derives every affected target, and those whose births an earlier reading of their job may
-    now prove (method §2.4)."""
+    now prove (method §2.4).
+
+    Who moves a job's earliest reading waits for all others that derive, and they for it: each
+    must see the other's rows or the other's readings.
+    """
     if not affected.targets:
         return
+    alone = affected.moved(earliest_of_jobs(source))
+    (lock if alone else lock_shared)("births", str(source.pk))
     earliest = earliest_of_jobs(source)
-    moved = [job for job, first in earliest.items() if job in before and first < before[job]]
-    if moved:
+    if moved := affected.moved(earliest):
         openings = TokenHour.objects.filter(
             series__target__source=source, series__target__job__in=moved, opening_tokens__gt=0
         )
@@ -269,11 +279,9 @@ class _Deriving:
             to_ms=restart.to_ms,
             mark_us=restart.mark_us,
             value=restart.value,
-            usual_ms=usual_ms,
             ups=ups,
-            source_goes_on=self._source_goes_on,
         )
-        return {
+        facts: dict[str, Any] = {
             "from": restart.from_ms,
             "to": restart.to_ms,
             "mark": restart.mark_us,
@@ -282,23 +290,8 @@ class _Deriving:
             "dark": dark.ms,
             "shown": dark.shown,
         }
-
-    def _source_goes_on(self, since_ms: int, until_ms: int) -> bool:
-        """Whether other targets of the source have readings in a span, its edges left out."""
-        if until_ms <= since_ms:
-            return False
-        blocks = ReadingBlock.objects.filter(
-            series__target__source=self.target.source_id,
-            hour__gte=instant_of(since_ms) - timedelta(hours=1),
-            hour__lte=instant_of(until_ms),
-            last_ms__gt=since_ms,
-            first_ms__lt=until_ms,
-        ).exclude(series__target=self.target)
-        if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
-            return True
-        around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
-        times = (unpack(bytes(payload))[0] for payload in around.iterator())
-        return any(bisect_left(t, until_ms) > bisect_right(t, since_ms) for t in times)
+        silence = silence_of(restart.from_ms, restart.to_ms, usual_ms, ups)
+        return facts | ({"silence": list(silence)} if silence else {})
 
 
 def read_columns(series: Series, from_ms: int) -> dict[str, Columns]:
@@ -324,8 +317,9 @@ def _joined(parts: Sequence[Columns]) -> Columns:
         times.extend(more_times)
         values.extend(more_values)
     if overlap:
-        pairs = sorted(set(zip(times, values, strict=True)))
-        return [t for t, _ in pairs], [v for _, v in pairs]
+        # Of two values at one instant the higher counts, whichever document came first.
+        highest = dict(sorted(zip(times, values, strict=True)))
+        return list(highest), list(highest.values())
     return times, values
 
 

@@ -12,7 +12,14 @@ def lock(*names: str) -> None:
 
     To be taken in sorted order where a transaction takes several of a kind.
     """
+    _take("pg_advisory_xact_lock", names)
+
+
+def lock_shared(*names: str) -> None:
+    """Waits until no other transaction holds the lock alone; others may share it."""
+    _take("pg_advisory_xact_lock_shared", names)
+
+
+def _take(function: str, names: tuple[str, ...]) -> None:
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ["\x1f".join(names)]
-        )
+        cursor.execute(f"SELECT {function}(hashtextextended(%s, 0))", ["\x1f".join(names)])

@@ -19,12 +19,13 @@ from operator import lt
 from finops.core.period import HOUR_MS, instant_of, milliseconds, rfc3339
 from finops.ledger.models import Document, ReadingBlock, Series, Source, Target
 from finops.sources.engines import marked_metric, role_of
-from finops.sources.records import Refused, Rejection, SeriesReadings
+from finops.sources.records import Rejection, SeriesReadings
 from finops.sources.samples import in_order, pack
 
 from .bulk import copy_new_rows
 from .charges import storable
-from .derive import Affected, derive_affected, earliest_of_jobs
+from .derive import Affected, derive_affected
+from .locks import lock
 
 LARGEST_EXACT = float(2**53)
 TOKEN_ROLES = frozenset(
@@ -49,7 +50,7 @@ FIRST_MS = milliseconds(datetime(2000, 1, 1, tzinfo=UTC))
 END_MS = milliseconds(datetime(2200, 1, 1, tzinfo=UTC))
 _OFF_THE_CALENDAR = "an instant outside the years 2000 to 2199"
 _TWO_VALUES = "another value stands at the same instant; the higher one is kept"
-MOST_REFUSED = 100_000
+MOST_NAMED = 100_000
 BATCH = 2000
 
 
@@ -65,7 +66,7 @@ class PostedReadings:
 
     @property
     def refused_count(self) -> int:
-        """How many readings were refused; those of a series refused whole are named once."""
+        """How many readings were refused: the first are named, a series refused whole once."""
         return len(self.refused) + self.unnamed
 
 
@@ -107,14 +108,14 @@ class _Posting:
         self.blocks: list[ReadingBlock] = []
         self.parts: dict[tuple[int, str, int], int] = {}
         self.affected = Affected()
+        self.locked = False
 
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
-        before = earliest_of_jobs(self.source)
         for index, readings in enumerate(series):
             self._take(index, readings)
         self._flush()
         self.posted.series = len(self.seen)
-        derive_affected(self.source, self.affected, before, at=self.at)
+        derive_affected(self.source, self.affected, at=self.at)
         return self.posted
 
     def _take(self, index: int, readings: SeriesReadings) -> None:
@@ -163,9 +164,10 @@ class _Posting:
         return array("q", (times[i] for i in kept)), array("d", (values[i] for i in kept))
 
     def _name(self, rejection: Rejection) -> None:
-        if len(self.posted.refused) >= MOST_REFUSED:
-            raise Refused(f"{self.document.name}: more than {MOST_REFUSED} refused readings")
-        self.posted.refused.append(rejection)
+        if len(self.posted.refused) < MOST_NAMED:
+            self.posted.refused.append(rejection)
+        else:
+            self.posted.unnamed += 1
 
     def _block(
         self, role: str, readings: SeriesReadings, times: array[int], values: array[float]
@@ -179,7 +181,7 @@ class _Posting:
         )
         series = self._series(readings.metric, role, labels)
         self.seen.add(series.pk)
-        self.affected.add(series, times[0])
+        self.affected.add(series, labels.get("job", ""), times[0])
         self.posted.readings += len(times)
         start = 0
         while start < len(times):
@@ -227,6 +229,7 @@ class _Posting:
             for row in target.series.all():
                 self.series[row.target_id, row.metric, row.labels_digest] = row
         if key not in self.series:
+            self._lock_new_names()
             self.series[key], _ = Series.objects.get_or_create(
                 target=target,
                 metric=metric,
@@ -235,8 +238,16 @@ class _Posting:
             )
         return self.series[key]
 
+    def _lock_new_names(self) -> None:
+        """New targets and series come one document at a time: two that named the same ones in
+        different order would wait for each other for ever."""
+        if not self.locked:
+            lock("new series", str(self.source.pk))
+            self.locked = True
+
     def _target(self, job: str, instance: str) -> Target:
         if (job, instance) not in self.targets:
+            self._lock_new_names()
             self.targets[job, instance], _ = Target.objects.get_or_create(
                 source=self.source, job=job, instance=instance
             )
@@ -281,7 +292,7 @@ def _why_no_gauge(value: float) -> str | None:
 
 
 Why = Callable[[float], str | None]
-_WHY: dict[str, Why] = dict.fromkeys(TOKEN_ROLES, _why_no_count) | {
+_WHY: Mapping[str, Why] = dict.fromkeys(TOKEN_ROLES, _why_no_count) | {
     "created": _why_no_mark,
     "process_start": _why_no_mark,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 from django.db import connections
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from finops.core.dark import Ups, dark_of_end
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
@@ -268,12 +269,31 @@ def _known(
             usual_ms=usual_ms,
             source_last_ms=source_last.get(source.pk, last_ms),
             dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms)),
+            source_goes_on=cache(partial(_source_goes_on, series)),
         ),
     )
 
 
 def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None) -> Dark:
     return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms))
+
+
+def _source_goes_on(series: Series, since_ms: int, until_ms: int) -> bool:
+    """Whether other targets of the source have readings in a span, its edges left out."""
+    if until_ms <= since_ms:
+        return False
+    blocks = ReadingBlock.objects.filter(
+        series__target__source=series.target.source_id,
+        hour__gte=instant_of(since_ms // HOUR_MS * HOUR_MS),
+        hour__lte=instant_of(until_ms),
+        last_ms__gt=since_ms,
+        first_ms__lt=until_ms,
+    ).exclude(series__target=series.target_id)
+    if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
+        return True
+    around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
+    times = (unpack(bytes(payload))[0] for payload in around.iterator())
+    return any(bisect_left(t, until_ms) > bisect_right(t, since_ms) for t in times)
 
 
 def _ups_after(series: Series, last_ms: int) -> Ups:
