@@ -62,6 +62,7 @@ def test_patterns_that_could_run_long_are_refused(pattern):
         check_pattern(pattern)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @settings(max_examples=300, deadline=None)
 @given(st.text("ab.*+?|(){}[]\\1,$^", min_size=1, max_size=14))
 def test_every_pattern_taken_answers_quickly(pattern):

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -21,14 +22,35 @@ def _side(groups, extra_cost, extra_tokens):
     return Side(groups, cost, sum(g.tokens for g in groups.values()) + extra_tokens)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(sides, sides, costs, costs, st.integers(0, 10**9), st.integers(0, 10**9))
 def test_the_parts_sum_to_the_change(before, after, extra0, extra1, more0, more1):
-    old, new = _side(before, extra0, more0), _side(after, extra1, more1)
+    _check(_side(before, extra0, more0), _side(after, extra1, more1))
+
+
+def test_the_parts_sum_to_the_change_in_thousands_of_weeks():
+    rng = Random(47)
+    bridges = sum(_check(_random_side(rng), _random_side(rng)) for _ in range(5000))
+    assert bridges > 2500
+
+
+def _random_side(rng):
+    def group():
+        cost = Decimal(rng.randrange(-(10**6), 10**11)).scaleb(-rng.randrange(9))
+        gpu_hours = Decimal(rng.choice([0, rng.randrange(1, 10**7)])).scaleb(-3)
+        share = rng.choice([None, Fraction(rng.randrange(1, 169), 168)])
+        return Group(cost, gpu_hours, rng.choice([0, 1, rng.randrange(10**13)]), share)
+
+    groups = {key: group() for key in "abcdef" if rng.random() < 0.6}
+    return _side(groups, Decimal(rng.randrange(10**6)), rng.randrange(10**9))
+
+
+def _check(old, new):
+    """Whether there is a bridge; that it sums, in plain fractions, if there is."""
     found = bridge(old, new)
     if not old.bridged or not new.bridged:
         assert found is None
-        return
+        return False
     change = Fraction(new.cost) / new.tokens - Fraction(old.cost) / old.tokens
     parts = [found.price, found.efficiency, found.mix, found.entered, found.left]
     assert sum(parts) + found.cost_without_tokens == change == found.total
@@ -37,6 +59,7 @@ def test_the_parts_sum_to_the_change(before, after, extra0, extra1, more0, more1
         assert found.throughput == _throughput(old, new)
     text = per_million_text({str(i): value for i, value in enumerate(parts)})
     assert abs(sum(map(Fraction, text.values())) - sum(parts) * 10**6) <= Fraction(1, 2 * 10**24)
+    return True
 
 
 def _throughput(old, new):
