@@ -103,11 +103,14 @@ def _usual_by_day(times: Sequence[int]) -> dict[int, int]:
 
 
 def _held_until(time_ms: int, following: int | None, usual: int | None) -> int:
+    """A gauge that is read less often than hourly says nothing of the time between."""
     if usual is None:
-        return following if following is not None else time_ms
-    if following is None or is_gap(following - time_ms, usual):
-        return time_ms + usual
-    return following
+        until = following if following is not None else time_ms
+    elif following is None or is_gap(following - time_ms, usual):
+        until = time_ms + usual
+    else:
+        until = following
+    return min(until, time_ms + HOUR_MS)
 
 
 def _is_stale(engine: Engine, time_ms: int, value: float) -> bool:

@@ -9,6 +9,7 @@ Times are whole milliseconds, values whole tokens, marks whole microseconds.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -115,7 +116,10 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """An incarnation that ended and the next that was seen: what lies between is dark (§2.6)."""
+    """An incarnation that ended and the next that was seen: what lies between is dark (§2.6).
+
+    `value` is what the next one's first reading booked: 0 where it is an unplaced opening.
+    """
 
     from_ms: int
     to_ms: int
@@ -385,7 +389,8 @@ class _Hour:
         fell = last is not None and value < last.value
         if not fell or last is None:
             return max(0, value - counter.high)
-        if carry.fall_ms is not None and carry.fall_ms > last.time_ms:
+        shown_ms = max(counter.first_ms, carry.fall_ms or 0)
+        if shown_ms > last.time_ms:
             return max(0, value - counter.high)  # another replica's readings showed it already
         carry.fall_ms = time_ms
         return self._restart(time_ms, value, None)
@@ -419,15 +424,22 @@ class _Hour:
         ended = carry.counters[carry.current]
         last_ms = carry.last_ms if carry.last_ms is not None else time_ms
         mark_us = mark[1] if mark else None
-        self.out.restarts.append(
-            Restart(last_ms, time_ms, mark_us, value, mark is not None and value >= ended.high)
-        )
+        since_ms = mark[1] // 1000 if mark else max(last_ms, self._last_up(time_ms))
+        booked = value if time_ms - since_ms <= BIRTH_WITHIN_MS else 0
+        hidden = mark is not None and value >= ended.high
+        self.out.restarts.append(Restart(last_ms, time_ms, mark_us, booked, hidden))
         self._begin(time_ms, mark)
-        if mark is not None and time_ms - mark[1] // 1000 > BIRTH_WITHIN_MS:
+        if booked < value:
             self.out.openings.append((time_ms, value))
-            return 0
-        self.out.births.append((time_ms, mark_us))
-        return value
+        else:
+            self.out.births.append((time_ms, mark_us))
+        return booked
+
+    def _last_up(self, before_ms: int) -> int:
+        """The target's last `up` reading before an instant; without a mark it bounds the birth."""
+        ups = self.context.ups_ms
+        index = bisect_left(ups, before_ms)
+        return ups[index - 1] if index else 0
 
     def _begin(self, time_ms: int, mark: Mark | None) -> None:
         carry, marks = self.carry, {mark[0]: mark[1]} if mark else {}

@@ -28,7 +28,8 @@ _NO_TIMES: Final = (
 )
 _LABELS: Final = r'\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}'
 _SAMPLE: Final = re.compile(
-    rf"(?P<series>(?:[a-zA-Z_:][a-zA-Z0-9_:]*)?[ \t]*(?:{_LABELS})?)[ \t]*"
+    # Possessive: a long run of blanks that leads nowhere is looked at once.
+    rf"(?P<series>(?:[a-zA-Z_:][a-zA-Z0-9_:]*+)?+(?:[ \t]*+{_LABELS})?)[ \t]*+"
     r"(?P<value>[^\s#{]+)(?:[ \t]+(?P<time>[-+0-9.eE]+))?[ \t]*(?:#.*)?"
 )
 _LABEL: Final = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')

@@ -26,6 +26,8 @@ FORMATS: Final[tuple[str, ...]] = ("prometheus-json",)
 MAX_JSON_BYTES: Final = 256 * 1024 * 1024
 MAX_TIME_S: Final = 253_402_300_800  # the year 10000
 MIN_STEPPED_SAMPLES: Final = 3
+MAX_WARNINGS: Final = 100
+MAX_WARNING_CHARACTERS: Final = 1000
 
 _ANSWER: Final = re.compile(rb'\s*[\[{].*?("resultType"\s*:|"errorType"\s*:)', re.DOTALL)
 _SERIES: Final = re.compile(rb'[\s\[]*\{\s*"metric"\s*:\s*\{.*?\}\s*,\s*"values?"\s*:', re.DOTALL)
@@ -150,12 +152,18 @@ def _rows(answer: Any, account: Account, name: str) -> list[Any]:
 
 def _note_warnings(answer: Mapping[str, Any], account: Account) -> None:
     """A warning, or a partial answer, leaves the fetch incomplete; an info does not."""
-    warnings = [str(text) for text in answer.get("warnings") or ()]
+    warnings = _texts(answer.get("warnings"))
     if answer.get("isPartial") is True:
         warnings.append("the server marks its answer as partial")
     account.incomplete = account.incomplete or bool(warnings)
     account.warnings += warnings
-    account.warnings += [f"info: {text}" for text in answer.get("infos") or ()]
+    account.warnings += [f"info: {text}" for text in _texts(answer.get("infos"))]
+
+
+def _texts(value: object) -> list[str]:
+    """A list of messages as the API gives it; anything else that is there is one message."""
+    found = value if isinstance(value, list) else [value] if value else []
+    return [str(text)[:MAX_WARNING_CHARACTERS] for text in found[:MAX_WARNINGS]]
 
 
 def _refuse_stepped(rows: list[Any], name: str) -> None:

@@ -19,7 +19,7 @@ import orjson
 
 from finops.sources.cells import instant, text_or_none
 from finops.sources.files import csv_rows, read_head, text_lines
-from finops.sources.records import Account, Parsed, Rejection, UsageRecord
+from finops.sources.records import Account, Parsed, Refused, Rejection, UsageRecord
 
 FORMATS: Final[tuple[str, ...]] = ("usage-records",)
 LABELS: Final = ("app", "cluster", "deployment", "host", "namespace", "pod", "service", "team")
@@ -32,6 +32,7 @@ QUALITIES: Final = {
     "estimated": "estimated",
 }
 MAX_TOKENS: Final = 1 << 53
+MAX_CHOICES: Final = 1 << 10
 
 # In falling order: a request's tokens belong to the moment it ended.
 TIMES: Final = (
@@ -47,6 +48,7 @@ _READ: Final = ("cache_read_input_tokens", "cacheReadInputTokens")
 _WRITE: Final = ("cache_creation_input_tokens", "cacheWriteInputTokens")
 _CACHED: Final = ("cached_tokens", "cached_prompt_tokens")
 _DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
+_ACCOUNTED: Final = frozenset((*_PROMPT, *_INPUT, *_OUTPUT, *_READ, *_WRITE, *_CACHED, "n"))
 _TOKEN_KEYS: Final = frozenset((*_PROMPT, *_INPUT, *_OUTPUT))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_FROM: Final = 100_000_000_000
@@ -132,6 +134,9 @@ def _json_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] |
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | _Fault]]:
     rows = csv_rows(path, name)
     keys = _short_names(next(rows, (1, []))[1])
+    for key in keys:
+        if key in _ACCOUNTED and keys.count(key) > 1:
+            raise Refused(f"{name}: line 1: the column {key} stands twice")
     for line, cells in rows:
         if len(cells) != len(keys):
             reason = f"the row has {len(cells)} fields, the header {len(keys)}"
@@ -266,8 +271,8 @@ def _choices(row: Mapping[str, Any]) -> int:
         listed = row.get("choices")
         return max(1, len(listed)) if isinstance(listed, list) else 1
     count = _whole("n", value)
-    if count < 1:
-        raise _Fault("n", value, "must be at least 1")
+    if not 1 <= count <= MAX_CHOICES:
+        raise _Fault("n", value, f"must lie between 1 and {MAX_CHOICES}")
     return count
 
 

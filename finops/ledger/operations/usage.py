@@ -8,11 +8,14 @@ from datetime import datetime
 
 from finops.core.period import hour_of
 from finops.ledger.models import Document, Source, UsageHour
-from finops.sources.records import Rejection, UsageRecord
+from finops.sources.records import Refused, Rejection, UsageRecord
 
+from .charges import storable
 from .readings import labels_digest
 
 BATCH = 500
+LARGEST_TOKENS = 1 << 53
+LARGEST_SUM = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -48,15 +51,31 @@ def post_usage(document: Document, source: Source, records: Iterable[UsageRecord
                 Rejection.of(record.line, "id", record.request, "the request stands here already")
             )
             continue
+        if fault := _fault(record):
+            posted.refused.append(Rejection.of(record.line, *fault))
+            continue
         if record.request is not None:
             seen.add(record.request)
         _add(sums, record)
         posted.records += 1
+    largest = max((max(t.engine_prompt, t.prompt, t.generation) for t in sums.values()), default=0)
+    if largest > LARGEST_SUM:
+        raise Refused(f"{document.name}: {largest} tokens in one hour are more than can be summed")
     UsageHour.objects.bulk_create(
         (_row(document, source, key, total) for key, total in sorted(sums.items(), key=_first)),
         batch_size=BATCH,
     )
     return posted
+
+
+def _fault(record: UsageRecord) -> tuple[str, str, str] | None:
+    """The column, value and reason of what no table can hold."""
+    for name, value in (("model", record.model), *record.labels):
+        if storable(value) != value:
+            return name, storable(value), "holds a character that is no text"
+    if record.prompt_tokens * record.choices > LARGEST_TOKENS:
+        return "n", str(record.choices), "prompt tokens times choices are more than 2^53"
+    return None
 
 
 def _first(item: tuple[tuple[datetime, str, str], _Sum]) -> tuple[datetime, str, str]:
