@@ -57,6 +57,14 @@ def _readings(workload: WorkloadFacts) -> Iterator[Notice]:
     for kind, count, text in _counts(tokens):
         if count:
             yield Notice(kind, slug, f"{slug}: {text}")
+    if tokens.delivered_twice:
+        yield Notice(
+            "delivered-counted-twice",
+            slug,
+            f"{slug}: its engines and usage records both count delivered tokens, perhaps of the "
+            "same requests. Let a rule put one of them out of scope; until then nothing is "
+            "compared on the delivered basis.",
+        )
     if workload.old_engine and workload.preemptions:
         yield Notice(
             "preempted-prompts-counted-twice",

@@ -108,6 +108,7 @@ class Tokens:
     unmarked_restarts: int = 0
     unobserved_ms: int = 0
     living_ms: int = 0
+    delivered_twice: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The contract's TOKENS object."""
@@ -238,4 +239,5 @@ def union(groups: Iterable[Tokens]) -> Tokens:
         coverage=coverage(living, unobserved),
         living_ms=living,
         unobserved_ms=unobserved,
+        delivered_twice=any(g.delivered_twice for g in every),
     )

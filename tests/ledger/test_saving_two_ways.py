@@ -113,3 +113,14 @@ def test_the_two_savings_differ_by_tokens_that_have_names() -> None:
         Counted(records.delivered_prompt, records.delivered_generation), "delivered"
     )
     assert by_counters - by_records == PRICE * difference / 1_000_000
+
+
+def test_one_workload_with_both_is_not_compared_on_the_delivered_basis() -> None:
+    """Both in one group would count the same requests twice: said, never silently used."""
+    take("ground_truth.jsonl.gz", "gateway")
+    take("raw-samples-5s.json.gz", "prometheus")
+    together = TokenLedger(PERIOD).by(lambda labels, hour: "chat")["chat"]
+    apart = TokenLedger(PERIOD).by(lambda labels, hour: labels["source"])
+
+    assert together.delivered_twice
+    assert not any(tokens.delivered_twice for tokens in apart.values())

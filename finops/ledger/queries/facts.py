@@ -165,8 +165,11 @@ def _both(one: int | None, other: int | None) -> int | None:
 
 
 def _delivered(tokens: Tokens | None) -> Counted | None:
-    """Tokens on the delivered basis: of requests that finished, or of usage records."""
-    if tokens is None or tokens.delivered_prompt is None or tokens.delivered_generation is None:
+    """Tokens on the delivered basis: of requests that finished, or of usage records; None while
+    both tell of them and nobody has decided which counts."""
+    if tokens is None or tokens.delivered_twice:
+        return None
+    if tokens.delivered_prompt is None or tokens.delivered_generation is None:
         return None
     prompt, generation = tokens.delivered_prompt, tokens.delivered_generation
     cached = tokens.delivered_cached_prompt

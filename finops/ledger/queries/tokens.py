@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import Any
@@ -88,7 +88,7 @@ class TokenLedger:
             cap = (caps or {}).get(key)
             result[key] = _group(roles, Rate(cap, 1000) if cap else None)
         for key, tokens in self._usage(wanted, key_of).items():
-            result[key] = union([result[key], tokens]) if key in result else tokens
+            result[key] = _beside(result[key], tokens) if key in result else tokens
         return result
 
     def hours(self, role: str) -> Iterator[tuple[Known, datetime, int]]:
@@ -120,6 +120,13 @@ class TokenLedger:
             )
             for key, rows in sums.items()
         }
+
+
+def _beside(engines: Tokens, records: Tokens) -> Tokens:
+    """Engines and usage records of one group. Where the engines count delivered tokens too, the
+    same requests may stand in both: said, and for a person to decide by the rules (method §2.7)."""
+    twice = engines.delivered_prompt is not None
+    return replace(union([engines, records]), delivered_twice=twice)
 
 
 def _sum_or_none(values: Sequence[int | None]) -> int | None:
