@@ -102,7 +102,7 @@ class Command(Sentences):
             self._refuse(f"Unexpected {type(error).__name__}: {error}", as_json, error)
         else:
             self.exit_code = 0 if fine else 1
-            self.stdout.write(to_json(result) if as_json else self.render(result))
+            self.stdout.write(writable(to_json(result) if as_json else self.render(result)))
 
     def _run_on_ledger(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         self.prepare()
@@ -127,8 +127,8 @@ class Command(Sentences):
 
     def _refuse(self, text: str, as_json: bool, cause: Exception) -> None:
         if as_json:
-            self.stdout.write(to_json({"ok": False, "error": text}))
-        raise CommandError(text, returncode=CANNOT_RUN) from cause
+            self.stdout.write(writable(to_json({"ok": False, "error": text})))
+        raise CommandError(writable(text), returncode=CANNOT_RUN) from cause
 
     def say(self, text: str) -> None:
         """A message for the person at the terminal, on stderr."""
@@ -144,6 +144,12 @@ class Command(Sentences):
 def to_json(value: object) -> str:
     """One JSON document; decimals and instants as strings (see `plain`)."""
     return json.dumps(plain(value), ensure_ascii=False, indent=2)
+
+
+def writable(text: str) -> str:
+    """The text in UTF-8 whatever a file's name holds: bytes that are none become `\\udcXX`, which
+    is JSON's own escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def plain(value: object) -> Any:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import DataError
+
 from finops.ledger.models import Document, Source
 from finops.ledger.operations import charges, documents, inputs
 from finops.ledger.operations.locks import lock
@@ -185,6 +187,9 @@ def _post_one(candidate: _Candidate, source: str, *, by: str, at: datetime) -> O
             return document
     except Refused as refused:
         return refused
+    except DataError as error:
+        said = str(error).splitlines()[0]
+        return Refused(f"{candidate.kept.name}: a value does not fit into the ledger ({said})")
 
 
 def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Document:

@@ -61,13 +61,15 @@ def find(paths: Sequence[str]) -> list[Found | NotFound]:
     return found
 
 
-def _on_disk(path: str) -> Iterator[Found]:
+def _on_disk(path: str) -> Iterator[Found | NotFound]:
     place = Path(path)
     if place.is_dir():
-        files = sorted(_within(place))
-        if not files:
+        closed: list[OSError] = []
+        files = sorted(_within(place, closed))
+        if not files and not closed:
             raise NotFound(f"{path}: no data files in this folder")
-        yield from map(_local, files)
+        yield from map(_in_folder, files)
+        yield from (NotFound(f"{one.filename}: cannot be read ({one.strerror})") for one in closed)
     elif place.is_file():
         yield _local(place)
     elif place.exists():
@@ -79,8 +81,16 @@ def _on_disk(path: str) -> Iterator[Found]:
         raise NotFound(f"{path}: no such file or folder")
 
 
-def _within(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+def _in_folder(path: Path) -> Found | NotFound:
+    """Opening a pipe would wait for ever: what is neither a file nor a broken link is named."""
+    if path.exists() and not path.is_file():
+        return NotFound(f"{path}: neither a file nor a folder")
+    return _local(path)
+
+
+def _within(folder: Path, closed: list[OSError]) -> Iterator[Path]:
+    """The data files below a folder; folders that cannot be read are added to `closed`."""
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent) / name for name in names if is_data(name))
 
