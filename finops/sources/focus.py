@@ -82,10 +82,7 @@ def _currency(row: Row) -> str:
     if not row.has("BillingCurrency"):
         row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
         return NO_CURRENCY
-    text = row.required("BillingCurrency")
-    if not (len(text) == 3 and text.isascii() and text.isalpha()):
-        raise Fault("BillingCurrency", text, "must be a currency code of three letters")
-    return text.upper()
+    return row.currency("BillingCurrency")
 
 
 def _charge(row: Row) -> ChargeRecord:

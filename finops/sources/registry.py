@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from finops.sources import focus, openmetrics, prometheus, samples, usage_records
+from finops.sources import aws_cur, focus, openmetrics, prometheus, samples, usage_records
 from finops.sources.files import read_head
 from finops.sources.records import Parsed, Refused
 
@@ -14,6 +14,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     samples,
     prometheus,
     focus,
+    aws_cur,
     usage_records,
     openmetrics,
 )

@@ -51,6 +51,10 @@ class Row:
         place = self._places.get(column)
         return None if place is None else text_or_none(self._cells[place])
 
+    def at(self, place: int) -> str | None:
+        """The text of a cell by its place, for columns whose names are not known beforehand."""
+        return text_or_none(self._cells[place])
+
     def required(self, column: str) -> str:
         text = self.text(column)
         if text is None:
@@ -86,6 +90,13 @@ class Row:
             return number(text)
         except ValueError as error:
             raise Fault(column, text, str(error)) from None
+
+    def currency(self, column: str) -> str:
+        """A currency code of three letters, required."""
+        text = self.required(column)
+        if not (len(text) == 3 and text.isascii() and text.isalpha()):
+            raise Fault(column, text, "must be a currency code of three letters")
+        return text.upper()
 
     def moment(self, column: str) -> datetime:
         text = self.required(column)
@@ -189,4 +200,8 @@ def charges_of(
             account.rows_in_parent += 1
         else:
             yield charge
+    if account.rows_in_parent:
+        warnings.add(
+            [f"{account.rows_in_parent} rows split other rows: their money is the parents'"]
+        )
     warnings.close()
