@@ -137,7 +137,7 @@ DISPOSITIONS = {
     "restarts": "Known restarts, see the notes. What may be lost is inside the printed bounds.",
     "hidden-resets": "Confirmed by the start time of the process; the second life is booked whole.",
     "unassigned-charges": "A notebook without tags; its owner is being asked. Left unassigned.",
-    "provisional-months": "The month is open; the report will be restated if the invoice differs.",
+    "provisional-month": "The month is open; the report will be restated if the invoice differs.",
 }
 OTHERWISE = "Looked into; acceptable for this report."
 

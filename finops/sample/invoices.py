@@ -26,8 +26,8 @@ HOST = "Meridian Colocation Ltd"
 CLOUD_ACCOUNT = "012345678901"
 ISSUED_AFTER = timedelta(days=3)
 TAX_PERCENT = 19
-CREDIT = Decimal("-180.00")
-RENT = Decimal("812.50")
+CREDIT = Decimal("-60.00")
+RENT = Decimal("459.00")
 CENT = Decimal("0.01")
 
 
@@ -137,7 +137,7 @@ def _host(folder: Path, calendar: Calendar, rng: Random, truth: Truth) -> Iterat
         rent = (
             RENT * ((month.end - since) // HOUR) / ((month.end - month.start) // HOUR)
         ).quantize(CENT)
-        text = "Dedicated server with 2 x RTX A6000, monthly rent"
+        text = "Dedicated server with one RTX A6000, monthly rent"
         rows = [
             Row(
                 month.start,

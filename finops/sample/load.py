@@ -47,8 +47,11 @@ class Scrapes:
 def scrape_times(
     target: Target, calendar: Calendar, gaps: tuple[tuple[int, int], ...]
 ) -> list[int]:
-    """When a target is scraped: every five minutes, every 30 s in the newest week and after it."""
-    fast_from = milliseconds(calendar.weeks[WEEKS - 1].start)
+    """When a target is scraped: every five minutes, from an hour before the newest week every 30 s.
+
+    The change of pace lies outside the week, so that its edge is not read as a gap.
+    """
+    fast_from = milliseconds(calendar.weeks[WEEKS - 1].start) - HOUR_MS
     end = min(target.to_ms, milliseconds(calendar.horizon))
     origin = milliseconds(calendar.start) + target.phase_ms
     times = [*range(origin, fast_from, SLOW_STEP_MS)]
@@ -145,10 +148,14 @@ class _Engine:
             self.values[3 + index] += self.pending[index] + kept - still
             self.pending[index] = still
 
-    def gauges(self, blocks: int, block_size: int, since_ms: int) -> tuple[int, int, int]:
+    def gauges(
+        self, blocks: int, block_size: int, since_ms: int, prompt_before: int
+    ) -> tuple[int, int, int]:
         """Blocks in use, requests running and waiting; a full pool preempts what it cannot hold,
         about once in five minutes each."""
         traffic = self.traffic
+        if self.values[0] == prompt_before:
+            return 0, 0, 0  # nobody asked anything since the last reading
         load = traffic.milli_requests_per_second * self.level(self.now) * traffic.seconds_a_request
         running = (load * (488 + self.bits(10)) // 10**9 + 500) // 1000
         request = (traffic.prompt_tokens + traffic.generation_tokens) * (745 + self.bits(9)) // 1000
@@ -237,7 +244,10 @@ def _lose(service: Service, life: Life, readings: Readings, at_ms: int, truth: T
 
 def _read(engine: _Engine, readings: Readings, time_ms: int, life: int, process: Life) -> None:
     since_ms = readings.times_ms[-1] if readings.times_ms else process.born_ms
-    used, running, waiting = engine.gauges(process.pool.blocks, process.pool.block_size, since_ms)
+    same = bool(readings.life) and readings.life[-1] == life
+    before = readings.counters[0][-1] if same else 0
+    pool = process.pool
+    used, running, waiting = engine.gauges(pool.blocks, pool.block_size, since_ms, before)
     readings.times_ms.append(time_ms)
     readings.life.append(life)
     for column, value in zip(readings.counters, engine.values, strict=True):

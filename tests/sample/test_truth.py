@@ -13,7 +13,10 @@ from finops.sample import books, fleet
 from finops.sample.generator import Made
 from tests.ledger.doors import command
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.django_db(databases=["default", "sample"]),
+]
 
 VLLM = ("chat-70b", "code-32b", "assist-8b", "extract-7b")
 PLACES = {
