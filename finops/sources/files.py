@@ -19,6 +19,7 @@ from finops.sources.records import Refused
 HEAD_BYTES: Final = 256 * 1024
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_FIELD_CHARACTERS: Final = 1024 * 1024
+MAX_COLUMNS: Final = 16 * 1024
 MAX_DOCUMENT_BYTES: Final = 1 << 30
 BOMB_FLOOR_BYTES: Final = 32 * 1024 * 1024
 BOMB_RATIO: Final = 250
@@ -182,6 +183,8 @@ def csv_rows(path: Path, name: str, delimiter: str = ",") -> Iterator[tuple[int,
             return
         except csv.Error as error:
             raise Refused(f"{name}: line {start}: not readable as CSV ({error})") from None
+        if len(row) > MAX_COLUMNS:
+            raise Refused(f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}")
         if row:
             yield start, row
         start = reader.line_num + 1
