@@ -82,6 +82,7 @@ class ChargeRecord:
     commitment_status: str | None = None
     invoice: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    view: str | None = None  # `actual` or `amortised`: one of two exports that tell the same money
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from finops.sources import aws_cur, focus, openmetrics, prometheus, samples, usage_records
+from finops.sources import aws_cur, azure_cost, focus, openmetrics, prometheus, samples, usage_records
 from finops.sources.files import read_head
 from finops.sources.records import Parsed, Refused
 
@@ -15,6 +15,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     prometheus,
     focus,
     aws_cur,
+    azure_cost,
     usage_records,
     openmetrics,
 )
