@@ -58,11 +58,15 @@ def find(paths: Sequence[str]) -> list[Found | NotFound]:
             found.extend(_at_url(path) if "://" in path else _on_disk(path))
         except NotFound as missing:
             found.append(missing)
+        except OSError as error:
+            found.append(NotFound(f"{path}: cannot be read ({error.strerror})"))
     return found
 
 
 def _on_disk(path: str) -> Iterator[Found | NotFound]:
     place = Path(path)
+    if not path:
+        raise NotFound("an empty name is no path")
     if place.is_dir():
         closed: list[OSError] = []
         files = sorted(_within(place, closed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -27,6 +28,8 @@ class Command(Base):
         parser.add_argument("--by", default=None, help="who hands the documents over")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        if not re.fullmatch(r"[-\w]{1,80}", options["source"]):
+            raise CannotRun(f"--source: letters, digits, - and _ only, not {options['source']!r}")
         found = find(options["paths"])
         if all(isinstance(one, NotFound) for one in found):
             raise CannotRun("; ".join(str(one) for one in found))
