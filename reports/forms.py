@@ -25,7 +25,8 @@ class PlainForm(forms.Form):
     """Labels without a colon."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+        super().__init__(*args, **kwargs)
+        self.label_suffix = ""
 
 
 class SeveralFilesInput(forms.ClearableFileInput):
@@ -49,7 +50,7 @@ class SeveralFilesField(forms.FileField):
 class UploadForm(PlainForm):
     """Files of one delivery."""
 
-    files = SeveralFilesField(
+    chosen = SeveralFilesField(
         label="Files",
         help_text="Invoice exports (FOCUS CSV, CSV.gz, Parquet), saved Prometheus answers, "
         "OpenMetrics text, usage records. Files given together are one delivery.",

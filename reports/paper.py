@@ -73,7 +73,7 @@ def closed_fetcher() -> Any:
     """A WeasyPrint fetcher that gives static files and data: URLs and refuses all else."""
     from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-    class Closed(URLFetcher):  # type: ignore[misc]
+    class Closed(URLFetcher):
         def fetch(self, url: str, headers: Any = None) -> Any:
             if url.startswith("data:"):
                 return super().fetch(url, headers)

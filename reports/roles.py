@@ -45,7 +45,7 @@ def roles_of(user: AbstractBaseUser | AnonymousUser) -> frozenset[str]:
         if getattr(user, "is_superuser", False):
             known = frozenset({ADMIN})
         elif user.is_authenticated:
-            names = user.groups.values_list("name", flat=True)  # type: ignore[union-attr]
+            names = Group.objects.filter(user=user.pk).values_list("name", flat=True)
             known = frozenset(names) & frozenset(ROLES)
         user._headroom_roles = known  # type: ignore[union-attr]
     return known

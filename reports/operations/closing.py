@@ -95,7 +95,7 @@ def build(week: str, at: datetime) -> dict[str, Any]:
     previous = earlier[names.index(before)] if before in names else None
     value = _stated(week, at, previous, [trend_row(one) for one in earlier])
     period = week_of(week, weeks.zone())
-    value["annotations"] = notes.as_statement(notes.annotations(period))
+    value["annotations"] = notes.as_statement(notes.current_annotations(period))
     return value
 
 

@@ -8,7 +8,9 @@ from finops.core.period import Period, rfc3339
 from reports.models import Annotation
 
 
-def annotations(period: Period | None = None, workload: str | None = None) -> list[Annotation]:
+def current_annotations(
+    period: Period | None = None, workload: str | None = None
+) -> list[Annotation]:
     """The annotations in force, oldest first; of one workload, those for all are included."""
     rows = Annotation.objects.filter(replaced_by__isnull=True).select_related("replaces")
     if period is not None:

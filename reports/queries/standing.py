@@ -75,7 +75,7 @@ def shown_first(reports: Iterable[Report]) -> Report | None:
     """The newest sealed revision that was not superseded, else the newest revision."""
     ordered = sorted(reports, key=lambda r: r.revision, reverse=True)
     sealed = [r for r in ordered if _kinds(r) >= {"sealed"} and SUPERSEDED not in _kinds(r)]
-    return (sealed or ordered or [None])[0]
+    return next(iter(sealed or ordered), None)
 
 
 def _kinds(report: Report) -> set[str]:

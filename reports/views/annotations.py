@@ -17,7 +17,7 @@ from reports.forms import AnnotationForm
 from reports.models import Annotation
 from reports.operations.notes import annotate
 from reports.operations.refused import NotAllowed
-from reports.queries.notes import annotations, versions
+from reports.queries.notes import current_annotations, versions
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
@@ -37,7 +37,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         if form.is_valid() and _write(request, form, None):
             return redirect("annotations")
     workload = request.GET.get("workload", "")
-    rows = annotations(workload=workload or None)[::-1][:MOST_SHOWN]
+    rows = current_annotations(workload=workload or None)[::-1][:MOST_SHOWN]
     context = {"rows": rows, "form": form, "workload": workload, "workloads": _slugs()}
     return page(request, "reports/annotations.html", context | {"zone": zone().key})
 

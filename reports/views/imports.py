@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count
@@ -39,16 +40,16 @@ def listing(request: HttpRequest) -> HttpResponse:
             with use_ledger("default"):
                 try:
                     taken = take(
-                        form.cleaned_data["files"],
+                        form.cleaned_data["chosen"],
                         by=request.user.get_username(),
                         at=timezone.now(),
                         format=form.cleaned_data["format"],
                     )
                 except NotAllowed as refused:
-                    form.add_error("files", str(refused))
+                    form.add_error("chosen", str(refused))
                 else:
                     return redirect("upload", key=taken.pk)
-    context = {"form": form}
+    context: dict[str, Any] = {"form": form}
     with use_ledger("default"):
         context |= {
             "uploads": list(Upload.objects.select_related("outcome").order_by("-at")[:20]),

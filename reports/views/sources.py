@@ -8,7 +8,7 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from finops.ledger.fetch import Access
+from finops.ledger.access import Access
 from finops.ledger.operations import sources
 from finops.ledger.queries.sources import health
 from finops.ledger.which import use_ledger

@@ -16,7 +16,7 @@ from finops.ledger.operations.workloads import NotAccepted, add_workload
 from finops.ledger.queries.workloads import workload_rows
 from reports import charts, figures
 from reports.forms import WorkloadForm
-from reports.queries.notes import annotations
+from reports.queries.notes import current_annotations
 from reports.queries.standing import recent_statements
 from reports.roles import allowed
 
@@ -73,7 +73,7 @@ def workload(request: HttpRequest, slug: str) -> HttpResponse:
         "charts": _charts(weeks, memory, newest["currency"] if newest else "USD"),
         "memory": memory,
         "s": newest,
-        "notes": annotations(workload=slug)[::-1][:20],
+        "notes": current_annotations(workload=slug)[::-1][:20],
     }
     return page(request, "reports/workload.html", context)
 
@@ -83,7 +83,9 @@ def _week(statement: dict[str, Any], slug: str) -> dict[str, Any]:
     return {"week": statement["period"]["week"], "row": row}
 
 
-def _charts(weeks: list[dict[str, Any]], memory: list[dict[str, Any]], currency: str) -> dict:  # type: ignore[type-arg]
+def _charts(
+    weeks: list[dict[str, Any]], memory: list[dict[str, Any]], currency: str
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     values: list[Decimal | None] = [
         figures.decimal(w["row"]["figures"].get("cost_per_million_tokens")) if w["row"] else None

@@ -118,11 +118,11 @@ def _hand_files_over(ada: Person, folder: Path) -> None:
     )
     for path in (invoice, RECORDED / "raw-samples-5s.json.gz"):
         ada.go("/imports/")
-        ada.page.locator("#id_files").set_input_files(str(path))
+        ada.page.locator("#id_chosen").set_input_files(str(path))
         ada.press("Upload and read")
         ada.sees("posted")
     ada.go("/imports/")
-    ada.page.locator("#id_files").set_input_files(
+    ada.page.locator("#id_chosen").set_input_files(
         {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n"}
     )
     ada.press("Upload and read")

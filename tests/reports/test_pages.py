@@ -44,7 +44,7 @@ def test_the_report_says_what_the_statement_says(admin: Client) -> None:
         "17\u202f626.40",
         "between 31\u202f420.12 and 31\u202f424.90",
         "\u22120.3105",
-        "n/a for pilot-13b: no tokens in the period.",
+        "pilot-13b, n/a: no tokens in the period.",
         "ageing: over 180 days",
         "41",
         "Two restarts of 10.0.3.7:8000",
@@ -128,7 +128,7 @@ def test_the_sample_is_marked_on_every_page_and_uploads_go_to_the_own_ledger(
     for name in ("overview", "reports", "imports", "sources", "rules", "help"):
         assert "Sample organisation." in admin.get(reverse(name)).content.decode(), name
     file = SimpleUploadedFile("../../evil<x>.csv", b"no,format\n1,2\n")
-    page = admin.post(reverse("imports"), {"files": file}, follow=True)
+    page = admin.post(reverse("imports"), {"chosen": file}, follow=True)
     assert page.status_code == 200
     assert "rejected" in page.content.decode()
     with use_ledger("default"):

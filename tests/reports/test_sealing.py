@@ -13,7 +13,7 @@ from reports.models import Annotation, Report, ReportEvent, Seal
 from reports.operations import sealing
 from reports.operations.notes import annotate
 from reports.operations.refused import NotAllowed
-from reports.queries.notes import annotations, versions
+from reports.queries.notes import current_annotations, versions
 from reports.queries.standing import report_of, standing, verify_seals
 
 from .example import statement
@@ -124,7 +124,7 @@ def test_the_database_refuses_to_change_what_was_said(table: str, verb: str) -> 
 def test_an_edited_annotation_is_a_new_row_that_replaces_the_old_one() -> None:
     first = annotate(instant=NOW, text="utilization 0.90", author="Ada", at=NOW)
     second = annotate(instant=NOW, text="utilization 0.92", author="Ben", at=NOW, replaces=first)
-    assert annotations() == [second]
+    assert current_annotations() == [second]
     assert versions(second) == [first]
     with pytest.raises(NotAllowed, match="edited"):
         annotate(instant=NOW, text="again", author="Cy", at=NOW, replaces=first)
