@@ -1,0 +1,121 @@
+"""Rules of the schema on workloads, allocation rules, baselines and hours; none stays untried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, transaction
+from django.db.models import Model
+
+from finops.ledger import models as ledger
+from tests.ledger import test_append_only as others
+from tests.ledger.test_append_only import NOW, copy_of, saved, series
+
+pytestmark = pytest.mark.django_db
+
+
+def workload(**changes: Any) -> ledger.Workload:
+    values = {"slug": "chat", "model": "m", "stack": "vllm", "created_at": NOW, "created_by": "Ada"}
+    return ledger.Workload(**values | changes)
+
+
+def shared_key() -> ledger.SharedKey:
+    return ledger.SharedKey.objects.create(
+        name="network", method="tokens", created_at=NOW, created_by="Ada"
+    )
+
+
+def rule(**changes: Any) -> ledger.Rule:
+    values = {"number": 1, "version": 1, "subject": "series", "place": "out-of-scope"}
+    return ledger.Rule(**values | {"matchers": [], "at": NOW, "by": "Ada"} | changes)
+
+
+def baseline(**changes: Any) -> ledger.Baseline:
+    values = {"kind": "declared", "basis": "processed", "currency": "USD", "at": NOW, "by": "Ada"}
+    declared = {"cost_per_million_tokens": Decimal(3), "workload": saved(workload())}
+    return ledger.Baseline(**values | declared | changes)
+
+
+def cache_hour(**changes: Any) -> ledger.CacheHour:
+    values = {"hour": NOW, "revision": 1, "observed_ms": 0, "posted_at": NOW}
+    return ledger.CacheHour(series=series(), **values | changes)
+
+
+def again(one: Model) -> Model:
+    """A saved row once more, under a new key."""
+    one.pk = None
+    one._state.adding = True
+    return one
+
+
+MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
+
+BROKEN: dict[str, list[Callable[[], Model]]] = {
+    "workload_purpose": [lambda: workload(purpose="fun")],
+    "workload_kv_bytes_positive": [lambda: workload(kv_bytes_per_token=0)],
+    "workload_max_model_len_positive": [lambda: workload(max_model_len=0)],
+    "rule_version_once": [lambda: copy_of(rule())],
+    "rule_names_its_place": [
+        lambda: rule(place="workload"),
+        lambda: rule(workload=saved(workload())),
+        lambda: rule(subject="charge", place="shared"),
+        lambda: rule(subject="charge", place="shared", workload=saved(workload())),
+        lambda: rule(place="workload", workload=saved(workload()), shared_key=shared_key()),
+        lambda: rule(place="elsewhere"),
+    ],
+    "rule_dates_in_order": [
+        lambda: rule(valid_from=NOW, valid_to=NOW),
+        lambda: rule(valid_from=NOW, valid_to=NOW - timedelta(seconds=1)),
+    ],
+    "rule_shares_only_charges": [lambda: rule(place="shared", shared_key=shared_key())],
+    "baseline_has_its_figures": [
+        lambda: baseline(cost_per_million_tokens=None),
+        lambda: baseline(**MEASURED, cost=Decimal(1)),
+        lambda: baseline(**MEASURED, generation_tokens=1),
+        lambda: baseline(kind="guessed"),
+    ],
+    "baseline_approver_is_another_person": [lambda: baseline(approved_by="Ada")],
+    "cache_hour_once": [lambda: copy_of(cache_hour())],
+    "cache_hour_observed": [lambda: cache_hour(observed_ms=-1)],
+    "target_once": [lambda: again(series().target)],
+    "series_once": [lambda: again(series())],
+}
+ELSEWHERE = {"snapshot_document_once"}
+CASES = [(name, place) for name, cases in BROKEN.items() for place in range(len(cases))]
+
+
+@pytest.mark.parametrize(("constraint", "place"), CASES)
+def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> None:
+    with pytest.raises(IntegrityError, match=f'"{constraint}"'), transaction.atomic():
+        row = BROKEN[constraint][place]()
+        row.save(force_insert=True)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda: workload(kv_bytes_per_token=1, max_model_len=1, purpose="training"),
+        lambda: rule(place="workload", workload=saved(workload())),
+        lambda: rule(subject="charge", place="shared", shared_key=shared_key()),
+        lambda: rule(valid_from=NOW, valid_to=NOW + timedelta(seconds=1)),
+        lambda: baseline(approved_by="Bo"),
+        lambda: baseline(**MEASURED, cost=Decimal(1), generation_tokens=1),
+        lambda: cache_hour(),
+    ],
+)
+def test_their_neighbours_that_can_be_true_are_taken(row: Callable[[], Model]) -> None:
+    row().save(force_insert=True)
+
+
+def test_every_named_rule_of_the_ledger_s_schema_is_broken_by_a_test() -> None:
+    named = {
+        constraint.name
+        for model in apps.get_app_config("ledger").get_models()
+        for constraint in model._meta.constraints
+    }
+    assert named - (BROKEN.keys() | others.BROKEN.keys() | ELSEWHERE) == set()
