@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
+
+from finops.core.engine_start import EngineStart
 
 SHOWN_VALUE_CHARACTERS = 200
 
@@ -115,6 +118,23 @@ class UsageRecord:
     quality: str
 
 
+@dataclass(frozen=True, slots=True)
+class ModelConfigRecord:
+    """A model's configuration; `model` is the name it gives itself, where it gives one."""
+
+    line: int
+    model: str | None
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStartRecord:
+    """One start of one engine, as its log tells it (method §8.2); bytes None where not told."""
+
+    line: int
+    engine: EngineStart
+
+
 @dataclass(slots=True)
 class Account:
     """The account of one document while it is read; complete when its records are exhausted."""
@@ -129,7 +149,9 @@ class Account:
     incomplete: bool = False
 
 
-Record = ChargeRecord | SeriesReadings | UsageRecord | Rejection
+Record = (
+    ChargeRecord | SeriesReadings | UsageRecord | ModelConfigRecord | EngineStartRecord | Rejection
+)
 
 
 @dataclass(slots=True)

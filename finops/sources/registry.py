@@ -6,18 +6,30 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from finops.sources import aws_cur, azure_cost, focus, openmetrics, prometheus, samples, usage_records
+from finops.sources import (
+    aws_cur,
+    azure_cost,
+    engine_log,
+    focus,
+    model_config,
+    openmetrics,
+    prometheus,
+    samples,
+    usage_records,
+)
 from finops.sources.files import read_head
 from finops.sources.records import Parsed, Refused
 
 MODULES: Final[tuple[ModuleType, ...]] = (
     samples,
+    model_config,
     prometheus,
     focus,
     aws_cur,
     azure_cost,
     usage_records,
     openmetrics,
+    engine_log,
 )
 
 _HINT: Final = (

@@ -1,0 +1,286 @@
+"""Start-up logs of vLLM as evidence: memory by worker, settings, and why a start failed (§8.2).
+
+One file may hold several starts, several data-parallel engines and the workers of each, with
+colours, container prefixes or JSON around every line. What a log does not say stays unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from finops.core.engine_start import EngineStart
+from finops.sources import engine_log_lines as lines
+from finops.sources.engine_log_build import Building
+from finops.sources.engine_log_failures import failure_of
+from finops.sources.files import byte_lines
+from finops.sources.records import Account, EngineStartRecord, Parsed, Refused
+
+FORMATS: Final[tuple[str, ...]] = ("engine-log",)
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTAINER: Final = re.compile(
+    r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?"
+)
+_PROCESS: Final = re.compile(
+    r"^\s*(?:\[rank(?P<global>\d+)\]:\s*)?"
+    r"\((?P<name>[A-Za-z][\w.-]*)(?:\s+rank=(?P<rank>\d+))?(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)\s"
+)  # fmt: skip
+_STAMP: Final = re.compile(r"\b((?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d)\b")
+_PART: Final = re.compile(r"_(DP|PP|TP)(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Who prints a line, by its prefix."""
+
+    name: str = ""
+    pid: str | None = None
+    data_parallel: int | None = None
+    pipeline: int | None = None
+    tensor: int | None = None
+    rank: int | None = None
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the process is a worker apart from its engine."""
+        return "worker" in self.name.lower()
+
+
+def recognises(head: bytes, name: str) -> str | None:
+    """The format's name when the document holds lines of an engine's start."""
+    if head.lstrip().startswith(b"[") or b'"__name__"' in head[:65536]:
+        return None
+    return FORMATS[0] if lines.CORE.search(head) else None
+
+
+def parse(path: Path, name: str, format: str) -> Parsed:
+    """One record for each start of each engine, in the file's order.
+
+    Refused when the document holds no line of an engine's start.
+    """
+    account = Account(format)
+    return Parsed(account, _records(account, path, name))
+
+
+def read_text(text: str) -> list[EngineStart]:
+    """The starts in a pasted log; empty when it holds none."""
+    return _starts(enumerate(text.splitlines(), start=1))
+
+
+def _records(account: Account, path: Path, name: str) -> Iterator[EngineStartRecord]:
+    def numbered() -> Iterator[tuple[int, str]]:
+        for number, line in byte_lines(path, name):
+            account.rows_read = number
+            yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+
+    found = _starts(numbered())
+    # Every start is a row of this document; its other lines tell nothing of memory.
+    account.rows_read = len(found)
+    if not found:
+        raise Refused(f"{name}: no line of an engine's start was found in it")
+    account.version = next((one.engine_version for one in found if one.engine_version), None)
+    for one in found:
+        yield EngineStartRecord(one.line, one)
+
+
+def _starts(numbered: Iterable[tuple[int, str]]) -> list[EngineStart]:
+    log = _Log()
+    for number, raw in numbered:
+        text, at = _plain(raw)
+        if lines.WORTH_A_LOOK.search(text):
+            log.take(number, text, at)
+    return log.finish()
+
+
+def _plain(raw: str) -> tuple[str, str | None]:
+    """The line without colours and what containers put around it; its full instant, if told."""
+    if raw.startswith("{"):
+        raw = _unwrapped(raw)
+    text = _COLOURS.sub("", raw.rsplit("\r", 1)[-1])
+    outside = _CONTAINER.match(text)
+    return (text[outside.end() :], outside[1]) if outside else (text, None)
+
+
+def _unwrapped(raw: str) -> str:
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return raw
+    if isinstance(value, dict):
+        for name in ("log", "message", "msg", "textPayload"):
+            if isinstance(value.get(name), str):
+                return str(value[name]).rstrip("\n")
+    return raw
+
+
+def _process(text: str) -> Process:
+    match = _PROCESS.match(text)
+    if not match:
+        return Process()
+    parts = {kind: int(number) for kind, number in _PART.findall(match["name"])}
+    name = match["name"]
+    plain_rank = re.fullmatch(r"EngineCore_(\d+)", name)
+    rank = match["rank"] or match["global"]
+    return Process(
+        name,
+        match["pid"],
+        int(plain_rank[1]) if plain_rank else parts.get("DP"),
+        parts.get("PP"),
+        parts.get("TP"),
+        int(rank) if rank else None,
+    )
+
+
+class _Log:
+    """The starts of one log while it is read."""
+
+    def __init__(self) -> None:
+        self.done: list[Building] = []
+        self.current: dict[int | None, Building] = {}
+        self.header: dict[str, str] = {}
+        self.strangers = Building({}, 0)
+        self.ranks: dict[str, int] = {}
+
+    def take(self, number: int, text: str, at: str | None) -> None:
+        """Takes one line."""
+        process = _process(text)
+        self._launch(text)
+        if found := lines.INITIALISING.search(text):
+            self._initialise(process, found[1], number, at or _stamp(text))
+        self._settings(process, text, number)
+        if (found := lines.RANKS.search(text)) and process.pid:
+            self.ranks[process.pid] = int(found[1])
+        for scope, figures in lines.figures(text):
+            self._figures(process, scope, figures, number)
+        self._notes(process, text, number)
+        if failure := failure_of(text, number):
+            self._engine(process, number).fail(failure)
+
+    def _launch(self, text: str) -> None:
+        found = lines.LAUNCHING.search(text)
+        if found:
+            if any(one.has_figures() for one in self.current.values()):
+                self._close()
+            self.header["engine_version"] = found[1] or found[2]
+        elif model := lines.BANNER_MODEL.search(text):
+            self.header.setdefault("model", model[1])
+
+    def _initialise(
+        self, process: Process, version: str | None, number: int, at: str | None
+    ) -> None:
+        known = self.current.get(process.data_parallel)
+        if known is not None and known.is_initialised:
+            self.done.append(self.current.pop(process.data_parallel))
+        one = self._engine(process, number)
+        one.is_initialised = True
+        one.start.started = one.start.started or at
+        if version:
+            one.start.engine_version = version
+
+    def _engine(self, process: Process, number: int) -> Building:
+        """The engine that a process belongs to; one that the log does not name gets the only one,
+        or the first."""
+        rank = process.data_parallel
+        if rank in self.current:
+            return self.current[rank]
+        if rank is None and self.current:
+            return self.current[min(self.current, key=_first_none)]
+        if None in self.current:
+            self.current[rank] = self.current.pop(None)
+        else:
+            self.current[rank] = Building(dict(self.header), number)
+        self.current[rank].start.data_parallel_rank = rank
+        return self.current[rank]
+
+    def _settings(self, process: Process, text: str, number: int) -> None:
+        found = lines.settings(text)
+        if not found:
+            return
+        if "LLM engine" in text:
+            self._engine(process, number).set(found)
+        else:
+            self._set_all(found)
+
+    def _set_all(self, found: Mapping[str, str]) -> None:
+        """What holds for all engines of this launch, also those that come later."""
+        self.header.update(found)
+        for one in self.current.values():
+            one.set(found)
+
+    def _figures(
+        self, process: Process, scope: str, figures: Mapping[str, str], number: int
+    ) -> None:
+        if scope == "engine" and figures.keys() == {"max_model_len"}:
+            self._set_all(figures)
+            return
+        nameless = process.is_worker and process.data_parallel is None and self._is_parallel()
+        one = self.strangers if nameless else self._engine(process, number)
+        if scope == "engine":
+            one.set(figures)
+        else:
+            one.worker(self._key(process)).add(figures)
+
+    def _is_parallel(self) -> bool:
+        """Whether the log is of several data-parallel engines."""
+        return int(self.header.get("data_parallel", "1")) > 1 or len(self.current) > 1
+
+    def _key(self, process: Process) -> tuple[int | None, int | None, int | None, str | None]:
+        rank = process.rank
+        if rank is None and process.is_worker and process.pid:
+            rank = self.ranks.get(process.pid)
+        if process.tensor is not None or process.pipeline is not None:
+            return None, process.pipeline or 0, process.tensor or 0, None
+        return rank, None, None, process.pid if process.is_worker else None
+
+    def _notes(self, process: Process, text: str, number: int) -> None:
+        if found := lines.SLEPT.search(text):
+            self._engine(process, number).note(
+                f"Sleep freed {found[1]} GiB; {found[2]} GiB of the GPU were still in use, by all "
+                "processes on it together."
+            )
+        if lines.GREW.search(text):
+            self._engine(process, number).note(
+                "Free memory grew while the engine measured: what it measured is not valid."
+            )
+
+    def _close(self) -> None:
+        self._deal_out()
+        order = [self.current[rank] for rank in sorted(self.current, key=_first_none)]
+        started = next((one.start.started for one in order if one.start.started), None)
+        for one in order:
+            # Only the first engine of several prints that it starts.
+            one.start.started = one.start.started or started
+        self.done.extend(order)
+        self.current, self.header = {}, {}
+
+    def _deal_out(self) -> None:
+        """Workers whose engine the log does not name go to the engines in the order printed."""
+        nameless = self.strangers.take_workers()
+        engines = [self.current[rank] for rank in sorted(self.current, key=_first_none)]
+        if not nameless or not engines:
+            return
+        each = max(1, len(nameless) // len(engines))
+        for number, worker in enumerate(nameless):
+            one = engines[min(number // each, len(engines) - 1)]
+            one.adopt(worker)
+            one.note("The log does not say which worker belongs to which engine.")
+
+    def finish(self) -> list[EngineStart]:
+        """All starts that told something, in the order of the file."""
+        self._close()
+        return [one.finish() for one in self.done if one.tells()]
+
+
+def _first_none(rank: int | None) -> int:
+    return -1 if rank is None else rank
+
+
+def _stamp(text: str) -> str | None:
+    found = _STAMP.search(text)
+    return found[1] if found else None
