@@ -71,14 +71,14 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
 
-def stop_with_parent(parent: int) -> Callable[[], None] | None:
-    """What a new process does first, so that it gets SIGTERM when its parent is killed (Linux)."""
+def stop_with_parent(parent: int, number: int = signal.SIGTERM) -> Callable[[], None] | None:
+    """What a new process does first, so that it gets a signal when its parent is killed (Linux)."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
 
     def before_exec() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:  # it died in between
             os._exit(1)
 

@@ -9,11 +9,12 @@ TEMPORARY = Path(tempfile.mkdtemp(prefix="headroom-test-"))
 TEMPORARY.chmod(0o711)  # as root the database runs as another user, who must pass through
 (TEMPORARY / "static").mkdir()
 
-KEPT = {"HEADROOM_SAMPLES", "HEADROOM_STATE", "HEADROOM_PG_USER"}
+KEPT = {"HEADROOM_SAMPLES", "HEADROOM_PG_USER"}
 for name in [name for name in os.environ if name.startswith("HEADROOM_")]:
     if name not in KEPT:
         del os.environ[name]
 os.environ["HEADROOM_DATA"] = str(TEMPORARY)
+os.environ["HEADROOM_STATE"] = str(TEMPORARY / "state")  # what root's servers need outside
 os.environ["HEADROOM_TEST"] = "1"
 os.environ["SECRET_KEY"] = "only-for-tests-" + "x" * 50
 

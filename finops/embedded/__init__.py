@@ -46,8 +46,8 @@ def broker_url(data: Path) -> str:
 
 def ensure_database(data: Path | None = None) -> str:
     """The URL of the running embedded database, started if need be. Raises CannotStart."""
-    durable = os.environ.get("HEADROOM_TEST") != "1"  # tests may lose their data in a power cut
-    server = Postgres(find(data or data_folder(), make=True), durable=durable)
+    # Tests may lose their data in a power cut.
+    server = Postgres(find(data or data_folder(), make=True), durable=not _testing())
     _use(server)
     return server.url()
 
@@ -75,7 +75,12 @@ def release_all() -> None:
         _in_use.popitem()[1].release()
 
 
+def _testing() -> bool:
+    return os.environ.get("HEADROOM_TEST") == "1"
+
+
 def _use(server: Server) -> None:
+    server.outlives_us = not _testing()
     key = (server.name, server.place.base)
     if key in _in_use:
         _in_use[key].keep()

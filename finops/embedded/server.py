@@ -9,6 +9,7 @@ without users is simply taken over, and in the end stopped, by the next process 
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from finops.embedded.places import Account, CannotStart, Place
+from finops.processes import stop_with_parent
 
 RETRY_SECONDS = 15  # how long what a killed server left behind may take to go away
 START_SECONDS = 600  # recovery of a large ledger after a crash takes its time
@@ -28,6 +30,9 @@ class Server:
     """What PostgreSQL and Valkey have in common; a subclass says how to start, ask and stop."""
 
     name = ""
+    # False in tests only: a killed test run leaves no server behind. In earnest the server stays,
+    # since other processes may be using it.
+    outlives_us = True
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -157,7 +162,7 @@ class Server:
         """One attempt: None when the server answers, else what it said before it gave up."""
         begins_at = self._rotate_log()
         with self.log.open("ab") as log:
-            self._process = run_as(self.place.account, self.command(), log)
+            self._process = run_as(self.place.account, self.command(), log, self.outlives_us)
         began = time.monotonic()
         told = False
         while self._process.poll() is None:
@@ -183,7 +188,9 @@ class Server:
         return 0
 
 
-def run_as(account: Account, command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def run_as(
+    account: Account, command: list[str], output: IO[bytes], outlives_us: bool
+) -> subprocess.Popen[bytes]:
     """Starts a program as the account, in a session of its own (Ctrl-C is for us to handle)."""
     return subprocess.Popen(
         command,
@@ -193,6 +200,7 @@ def run_as(account: Account, command: list[str], output: IO[bytes]) -> subproces
         cwd="/",
         env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/bin:/bin")},
         start_new_session=True,
+        preexec_fn=None if outlives_us else stop_with_parent(os.getpid(), signal.SIGINT),
         **as_account(account),
     )
 

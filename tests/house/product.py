@@ -14,7 +14,7 @@ import psycopg
 import requests
 
 from tests.paths import REPOSITORY
-from tests.settings import OUTER_ENVIRONMENT
+from tests.settings import OUTER_ENVIRONMENT, TEMPORARY
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
@@ -25,7 +25,8 @@ def environment(data: Path, **more: str) -> dict[str, str]:
         if not name.startswith("HEADROOM_")
         and name not in {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "SECRET_KEY"}
     }
-    return kept | {"HEADROOM_DATA": str(data)} | more
+    state = str(TEMPORARY / "state")
+    return kept | {"HEADROOM_DATA": str(data), "HEADROOM_STATE": state} | more
 
 
 def python_here() -> str:

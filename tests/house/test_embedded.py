@@ -49,13 +49,13 @@ def postgres(data: Path) -> Postgres:
 
 
 def script(
-    data: Path, text: str, python: str = sys.executable, **options: object
+    data: Path, text: str, python: str = sys.executable, testing: str = "1", **options: object
 ) -> subprocess.Popen[str]:
     """Another process that uses the embedded servers."""
     packages = Path(redis.__file__).parent.parent
     return subprocess.Popen(
         [python, "-c", textwrap.dedent(text)],
-        env=environment(data, HEADROOM_TEST="1", PYTHONPATH=f"{REPOSITORY}:{packages}"),
+        env=environment(data, HEADROOM_TEST=testing, PYTHONPATH=f"{REPOSITORY}:{packages}"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -105,7 +105,7 @@ def test_no_port_is_opened_and_the_sockets_are_private(data: Path) -> None:
 
 
 def test_a_process_that_ends_leaves_the_server_to_another(data: Path) -> None:
-    owner = script(data, HOLD)
+    owner = script(data, HOLD, testing="0")
     assert owner.stdout is not None
     assert owner.stdout.readline() == "ready\n"
     ours = postgres(data)
@@ -119,7 +119,7 @@ def test_a_process_that_ends_leaves_the_server_to_another(data: Path) -> None:
 
 
 def test_a_killed_owner_leaves_a_server_that_the_next_user_takes_over_and_stops(data: Path) -> None:
-    owner = script(data, HOLD)
+    owner = script(data, HOLD, testing="0")
     assert owner.stdout is not None
     assert owner.stdout.readline() == "ready\n"
     before = postgres(data).pid()
@@ -132,6 +132,15 @@ def test_a_killed_owner_leaves_a_server_that_the_next_user_takes_over_and_stops(
     assert processes(str(data)) == {}
 
 
+def test_a_killed_test_run_leaves_no_server(data: Path) -> None:
+    owner = script(data, HOLD)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "ready\n"
+    owner.kill()
+    owner.communicate()
+    wait_until(lambda: not processes(str(data)), 15)
+
+
 def test_kill_9_of_the_server_loses_nothing_that_was_committed(data: Path) -> None:
     server = Postgres(find(data, make=True))  # with fsync, as in earnest
     server.use()
@@ -140,7 +149,7 @@ def test_kill_9_of_the_server_loses_nothing_that_was_committed(data: Path) -> No
     pid = server.pid()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    assert server.keep()  # what a long-lived user calls now and then
+    wait_until(server.keep)  # what a long-lived user calls now and then
     with connect(server.url()) as connection:
         assert connection.execute("select sum(n) from kept").fetchone() == (50005000,)
     server.release()
