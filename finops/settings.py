@@ -124,6 +124,7 @@ STORAGES = {
 }
 MEDIA_ROOT = DATA / "files"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20
+UPLOAD_BYTES = environment.whole_number("HEADROOM_UPLOAD_MIB", 2048, least=1) * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20  # larger uploads go to a temporary file
 
 # Security. HEADROOM_HTTPS=1 behind a TLS proxy is the production setting.

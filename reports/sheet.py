@@ -12,7 +12,7 @@ from typing import Any
 
 from finops.core.money import round_half_even
 from reports import charts, figures
-from reports.queries.standing import Standing
+from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 
 BRIDGE_TEXTS = {
     "price": ("Price", "what a GPU-hour costs"),
@@ -37,6 +37,7 @@ def identity(stand: Standing) -> dict[str, Any]:
         "approved_by": seal.get("approved_by") or stand.approved_by,
         "sealed_at": seal.get("sealed_at"),
         "previous_digest": seal.get("previous_digest"),
+        "is_first": seal.get("previous_digest") == FIRST_PREVIOUS_DIGEST,
         "reason": stand.report.reason,
     }
 

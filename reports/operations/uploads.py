@@ -34,9 +34,9 @@ def clean_name(name: str) -> str:
 
 def take(files: Sequence[UploadedFile], *, by: str, at: datetime, format: str = "") -> Upload:
     """Puts the files aside as one delivery and has them read. Raises NotAllowed when there are
-    none, too many, or they are larger than HEADROOM_UPLOAD_BYTES allows."""
+    none, too many, or they are larger than HEADROOM_UPLOAD_MIB allows."""
     total = sum(file.size or 0 for file in files)
-    most: int = getattr(settings, "UPLOAD_BYTES", 2 * 2**30)
+    most: int = settings.UPLOAD_BYTES
     if not files:
         raise NotAllowed("Choose at least one file.")
     if len(files) > MOST_FILES:

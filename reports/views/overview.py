@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -27,11 +28,12 @@ def overview(request: HttpRequest) -> HttpResponse:
     shown = shown_reports(limit=1)
     context: dict[str, Any] = {"sources": _sources(), "steps": None}
     if shown:
-        # The newest revision is what still has to be done; the shown one is what holds.
         stand = standing(Report.objects.get(pk=shown[0].pk))
         context |= sheet.context(stand.statement, sheet.identity(stand), stand.dispositions)
         context |= {"standing": stand, "linked": True}
-        context["todo"] = _todo(request, stand)
+        # The shown revision is what holds; what still has to be done is of the newest one.
+        newest = Report.objects.filter(week=stand.week).order_by("-revision")[0]
+        context["todo"] = _todo(request, stand if newest == stand.report else standing(newest))
     else:
         context["steps"] = steps()
     context["recent"] = list(
@@ -50,16 +52,25 @@ def _todo(request: HttpRequest, stand: Standing) -> list[dict[str, str]]:
     count = len(stand.open_exceptions)
     if stand.state == "preliminary" and count and may(request.user, "dispose"):
         noun = "exception" if count == 1 else "exceptions"
-        found.append({"url": "exceptions", "text": f"Decide on {count} {noun} of {stand.week}"})
+        found.append(
+            {"url": reverse("exceptions"), "text": f"Decide on {count} {noun} of {stand.week}"}
+        )
     if stand.state == "preliminary" and may(request.user, "approve"):
         mine = stand.report.prepared_by == request.user.get_username()
         if not stand.approved_by and not mine:
-            found.append({"url": "reports", "text": f"Approve report {stand.number}"})
+            found.append({"url": stand_url(stand), "text": f"Approve report {stand.number}"})
         elif stand.approved_by and not count:
-            found.append({"url": "reports", "text": f"Seal report {stand.number}"})
+            found.append({"url": stand_url(stand), "text": f"Seal report {stand.number}"})
     if may(request.user, "decide") and (snapshots := waiting()):
-        found.append({"url": "imports", "text": f"Decide on {len(snapshots)} waiting snapshots"})
+        found.append(
+            {"url": reverse("imports"), "text": f"Decide on {len(snapshots)} waiting snapshots"}
+        )
     return found
+
+
+def stand_url(stand: Standing) -> str:
+    """The page of a revision."""
+    return reverse("report-revision", kwargs={"week": stand.week, "revision": stand.revision})
 
 
 def steps() -> list[dict[str, Any]]:
