@@ -115,7 +115,7 @@ def _unwrapped(raw: str) -> str:
     if isinstance(value, dict):
         for name in ("log", "message", "msg", "textPayload"):
             if isinstance(value.get(name), str):
-                return str(value[name]).rstrip("\n")
+                return str(value[name]).replace("\0", "").rstrip("\n")
     return raw
 
 

@@ -42,6 +42,8 @@ def parse(path: Path, name: str, format: str) -> Parsed:
 def read_config(path: Path, name: str) -> dict[str, Any]:
     """The configuration as a dictionary, checked. Refused with line and column, or the key."""
     content = read_whole(path, name, MAX_BYTES)
+    if rb"\u0000" in content:
+        raise Refused(f"{name}: a NUL character in a text; no model's configuration holds one")
     try:
         config = orjson.loads(content)
     except orjson.JSONDecodeError as error:

@@ -11,6 +11,7 @@ from .charges import (
     SnapshotDocument,
 )
 from .evidence import Document, Fetch, RejectedRow, Source
+from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
 __all__ = [
@@ -18,9 +19,13 @@ __all__ = [
     "CacheHour",
     "Charge",
     "Delivery",
+    "DeviceHour",
     "Document",
+    "EngineStart",
+    "EvidenceLink",
     "Fetch",
     "InvoiceAmount",
+    "ModelConfig",
     "PeriodConfirmation",
     "ReadingBlock",
     "RejectedRow",

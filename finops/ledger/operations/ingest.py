@@ -16,6 +16,7 @@ from django.db import DataError
 from finops.ledger.models import Document, Source
 from finops.ledger.operations import charges, documents, inputs
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.memory_evidence import post_memory_evidence
 from finops.ledger.operations.readings import post_readings
 from finops.ledger.operations.usage import post_usage
 from finops.ledger.queries.documents import known, refusal, report
@@ -23,6 +24,8 @@ from finops.ledger.which import atomic
 from finops.sources import registry
 from finops.sources.records import (
     ChargeRecord,
+    EngineStartRecord,
+    ModelConfigRecord,
     Parsed,
     Refused,
     Rejection,
@@ -32,6 +35,8 @@ from finops.sources.records import (
 from finops.trail import operations as trail
 
 BOTH_LEDGERS = ("default", "sample")
+WITHOUT_SOURCE = (EngineStartRecord, ModelConfigRecord)
+ONE_BY_ONE = (SeriesReadings, UsageRecord, *WITHOUT_SOURCE)
 
 Progress = Callable[[str], None]
 Outcome = Document | Refused | None  # None: the ledger holds these bytes already
@@ -125,7 +130,7 @@ def _post(
             outcomes[sha256] = looked
     outcomes |= _post_charges(candidates, by=by, at=at, tell=tell)
     for candidate in candidates:
-        if candidate.kind in (SeriesReadings, UsageRecord):
+        if candidate.kind in ONE_BY_ONE:
             tell(f"posting {candidate.kept.name}")
             outcomes[candidate.kept.sha256] = _post_one(candidate, source, by=by, at=at)
     for sha256, outcome in outcomes.items():
@@ -198,9 +203,7 @@ def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -
     The row comes last because it can never be changed; foreign keys to it are checked at the end
     of the transaction.
     """
-    place, _ = Source.objects.get_or_create(
-        name=source, defaults={"kind": "files", "created_at": at, "created_by": by}
-    )
+    place = None if candidate.kind in WITHOUT_SOURCE else _source(source, by=by, at=at)
     parsed = candidate.parse()
     rejections: list[Rejection] = []
     records = _without_rejections(parsed, candidate.kind, rejections)
@@ -215,15 +218,22 @@ def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -
     return document
 
 
+def _source(name: str, *, by: str, at: datetime) -> Source:
+    made = {"kind": "files", "created_at": at, "created_by": by}
+    return Source.objects.get_or_create(name=name, defaults=made)[0]
+
+
 def _post_records(
     document: Document,
-    place: Source,
+    place: Source | None,
     kind: type[object] | None,
     records: Iterator[Any],
     rejections: list[Rejection],
     at: datetime,
 ) -> tuple[dict[str, Any], int]:
     """What to say of the postings, and how many rows were refused beyond those named."""
+    if place is None:
+        return {"evidence_records": post_memory_evidence(document, records, at=at)}, 0
     if kind is SeriesReadings:
         read = post_readings(document, place, records, at=at)
         document.readings = read.readings

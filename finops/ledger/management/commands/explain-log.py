@@ -1,4 +1,4 @@
-"""`explain-log FILE`: what an engine's start-up log says of memory, and what helps if it failed."""
+"""`explain-log FILE`: what an engine's start-up log says of memory, and what helps if it failed."""  # noqa: N999 - the command's name
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ingest PATH…`: takes in invoices, readings and usage records from files, folders and URLs."""
+"""`ingest PATH…`: takes in invoices, readings, usage records and logs from files and URLs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.ledger.operations.ingest import ingest, is_fine
 from finops.ledger.operations.inputs import NotFound, find
+from finops.ledger.operations.memory_evidence import FORMATS, link_evidence
+from finops.ledger.operations.workloads import workload_named
+from finops.ledger.verbs import refusals
 
 
 class Command(Base):
@@ -25,6 +28,9 @@ class Command(Base):
         parser.add_argument("paths", nargs="+", metavar="PATH", help="file, folder, glob or URL")
         parser.add_argument("--as", dest="format", help="the format, when content cannot tell")
         parser.add_argument("--source", default="files", help="name of the readings' source")
+        parser.add_argument(
+            "--workload", help="whose evidence logs and model configurations are (else by name)"
+        )
         parser.add_argument("--by", default=None, help="who hands the documents over")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
@@ -33,13 +39,20 @@ class Command(Base):
         found = find(options["paths"])
         if all(isinstance(one, NotFound) for one in found):
             raise CannotRun("; ".join(str(one) for one in found))
+        by, at = options["by"] or getpass.getuser(), timezone.now()
+        if options["workload"]:
+            with refusals():
+                workload_named(options["workload"])
         documents = ingest(
             options["paths"],
-            by=options["by"] or getpass.getuser(),
-            at=timezone.now(),
+            by=by,
+            at=at,
             format=options["format"],
             source=options["source"],
             progress=self.progress,
         )
+        for document in documents:
+            if options["workload"] and document["format"] in FORMATS:
+                link_evidence(document["sha256"], options["workload"], by=by, at=at)
         fine = is_fine(documents)
         return {"documents": documents, "ok": fine}, fine
