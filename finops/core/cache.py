@@ -8,7 +8,7 @@ usual interval where the next is a gap away: nothing is interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -78,18 +78,23 @@ def cache_hours(engine: Engine) -> list[CacheHourRow]:
     """The hours of an engine, in time order; time in which usage stood still without a token
     moving for five minutes, or asleep, is stale and left out of averages (method §8.9)."""
     times, values = engine.usage.times_ms, engine.usage.values
-    usual = _usual_by_day(times)
     rows: dict[int, CacheHourRow] = {}
-    for index, (time_ms, value) in enumerate(zip(times, values, strict=True)):
-        following = times[index + 1] if index + 1 < len(times) else None
-        step = usual.get(time_ms // DAY_MS)
-        end_ms = _held_until(time_ms, following, step)
+    for (time_ms, end_ms), value in zip(held_spans(times), values, strict=True):
         stale = _is_stale(engine, time_ms, value)
-        _spread(rows, engine, time_ms, max(end_ms, time_ms), value, stale)
+        _spread(rows, engine, time_ms, end_ms, value, stale)
     for row in rows.values():
         row.peak_running = engine.running.highest(row.hour_ms, row.hour_ms + HOUR_MS)
         row.peak_waiting = engine.waiting.highest(row.hour_ms, row.hour_ms + HOUR_MS)
     return [rows[hour] for hour in sorted(rows)]
+
+
+def held_spans(times: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """How long each reading holds: until the next, or over a usual interval before a gap and at
+    the end. Times are in order; a reading alone holds no time."""
+    usual = _usual_by_day(times)
+    for index, time_ms in enumerate(times):
+        following = times[index + 1] if index + 1 < len(times) else None
+        yield time_ms, max(time_ms, _held_until(time_ms, following, usual.get(time_ms // DAY_MS)))
 
 
 def _usual_by_day(times: Sequence[int]) -> dict[int, int]:

@@ -145,8 +145,10 @@ class _Deriving:
                 new.extend(self._changed(series, from_day))
         copy_rows(new)
         from .cache import derive_cache
+        from .devices import derive_devices
 
         derive_cache(self.target, self.series, from_day, at=self.at)
+        derive_devices(self.target, self.series, from_day, at=self.at)
 
     def _changed(self, series: Series, from_day: int) -> Iterator[TokenHour]:
         fresh = self.rows_of(series, from_day)

@@ -42,6 +42,10 @@ TOKEN_ROLES = frozenset(
 OTHER_ROLES = frozenset(
     {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
 )
+DEVICE_ROLES = frozenset(
+    {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
+)
+OTHER_ROLES |= DEVICE_ROLES
 REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
 MOST_INDEXED_BYTES = 2000

@@ -1,0 +1,128 @@
+"""Deriving the memory of GPUs by the hour from an exporter's gauges (method §8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from finops.core.counter import DAY_MS
+from finops.core.device import DeviceHourRow, DeviceSeries, Tenant, device_hours
+from finops.core.period import instant_of
+from finops.ledger.models import DeviceHour, Series, Target
+from finops.sources.engines import role_of
+
+from .bulk import copy_rows
+
+ROLES = {
+    "device_used_bytes": "used",
+    "device_free_bytes": "free",
+    "device_reserved_bytes": "reserved",
+    "device_total_bytes": "total",
+}
+IDENTITIES = ("UUID", "uuid", "GPU_UUID", "gpu_uuid")
+INDICES = ("gpu", "gpu_id", "GPU_ID", "minor_number")
+KEPT_LABELS = (
+    "gpu", "gpu_id", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname", "device",
+    "card_model", "partition_id", "instance",
+)  # fmt: skip
+
+
+def derive_devices(
+    target: Target, series: Sequence[Series], from_day: int, *, at: datetime
+) -> None:
+    """Posts the device hours of a target from a UTC day on, where they changed."""
+    found: dict[str, list[Series]] = {}
+    for one in series:
+        if one.role in ROLES:
+            found.setdefault(device_of(one.labels), []).append(one)
+    if not found:
+        return
+    is_exported = any("exported_pod" in one.labels for each in found.values() for one in each)
+    kept = _current(target, from_day)
+    new: list[DeviceHour] = []
+    for device, members in found.items():
+        for row in device_hours(_read(members, is_exported, from_day - DAY_MS)):
+            old = kept.get((device, instant_of(row.hour_ms)))
+            fresh = _fresh(target, device, members, row, at)
+            if instant_of(row.hour_ms) >= instant_of(from_day) and _differs(old, fresh):
+                fresh.revision = old.revision + 1 if old else 1
+                new.append(fresh)
+    copy_rows(new)
+
+
+def device_of(labels: Mapping[str, str]) -> str:
+    """The device a series is of: its UUID without the vendor's prefix, and the MIG instance."""
+    name = next((labels[key] for key in IDENTITIES if labels.get(key)), None)
+    if name is None:
+        host = labels.get("Hostname") or labels.get("hostname") or ""
+        index = next((labels[key] for key in INDICES if labels.get(key)), "")
+        name = f"{host}:{index}"
+    name = name.lower().removeprefix("gpu-")
+    part = labels.get("GPU_I_ID") or labels.get("partition_id") or ""
+    return f"{name}/{part}" if part else name
+
+
+def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
+    """Who holds the device. Where Prometheus kept the exporter's own pod under `pod`, the tenant
+    stands under `exported_pod`."""
+    before = "exported_" if is_exported else ""
+    return labels.get(f"{before}namespace", ""), labels.get(f"{before}pod", "")
+
+
+def _read(members: Sequence[Series], is_exported: bool, from_ms: int) -> list[DeviceSeries]:
+    from .derive import read_columns
+
+    found = []
+    for one in members:
+        role = role_of(one.metric)
+        scale = role.scale if role else 1
+        for times, values in read_columns(one, max(0, from_ms)).values():
+            # Gauges are whole MiB or bytes within 2^53: exact.
+            whole = [int(value) * scale for value in values]
+            tenant = tenant_of(one.labels, is_exported)
+            found.append(DeviceSeries(ROLES[one.role], tenant, times, whole))
+    return found
+
+
+def _current(target: Target, from_ms: int) -> dict[tuple[str, datetime], DeviceHour]:
+    rows = (
+        DeviceHour.objects.filter(target=target, hour__gte=instant_of(from_ms))
+        .order_by("device", "hour", "-revision")
+        .distinct("device", "hour")
+    )
+    return {(row.device, row.hour): row for row in rows}
+
+
+def _fresh(
+    target: Target, device: str, members: Sequence[Series], row: DeviceHourRow, at: datetime
+) -> DeviceHour:
+    labels = {
+        name: one.labels[name] for one in members for name in KEPT_LABELS if name in one.labels
+    }
+    sums = {role: Decimal(total) for role, total in row.byte_ms.items()}
+    return DeviceHour(
+        target=target,
+        device=device,
+        hour=instant_of(row.hour_ms),
+        revision=1,
+        observed_ms=row.observed_ms,
+        used_byte_ms=sums.get("used"),
+        free_byte_ms=sums.get("free"),
+        reserved_byte_ms=sums.get("reserved"),
+        total_bytes=row.total_bytes,
+        peak_used_bytes=row.peak_used_bytes,
+        peak_ms=row.peak_ms,
+        tenants=[list(one) for one in sorted(row.tenants)],
+        shared=row.shared,
+        labels=labels,
+        posted_at=at,
+    )
+
+
+def _differs(old: DeviceHour | None, fresh: DeviceHour) -> bool:
+    if old is None:
+        return True
+    names = [f.attname for f in DeviceHour._meta.concrete_fields]
+    compared = [n for n in names if n not in ("id", "revision", "posted_at")]
+    return any(getattr(old, name) != getattr(fresh, name) for name in compared)
