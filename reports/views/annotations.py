@@ -21,7 +21,7 @@ from reports.queries.notes import current_annotations, versions
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
-from .page import page
+from .page import page, typed
 
 MOST_SHOWN = 200
 
@@ -36,7 +36,7 @@ def listing(request: HttpRequest) -> HttpResponse:
             return page(request, "403.html", status=403)
         if form.is_valid() and _write(request, form, None):
             return redirect("annotations")
-    workload = request.GET.get("workload", "")
+    workload = typed(request.GET, "workload")
     rows = current_annotations(workload=workload or None)[::-1][:MOST_SHOWN]
     context = {"rows": rows, "form": form, "workload": workload, "workloads": _slugs()}
     return page(request, "reports/annotations.html", context | {"zone": zone().key})
@@ -66,7 +66,7 @@ def _initial(request: HttpRequest, row: Annotation | None) -> dict[str, Any]:
     with suppress(KeyError, ValueError):
         at = parse_instant(request.GET["at"])
     local = at.astimezone(zone()).replace(tzinfo=None, second=0, microsecond=0)
-    return {"at": local, "workload": request.GET.get("workload", ""), "kind": "other"}
+    return {"at": local, "workload": typed(request.GET, "workload"), "kind": "other"}
 
 
 def _write(request: HttpRequest, form: AnnotationForm, replaces: Annotation | None) -> bool:

@@ -24,7 +24,7 @@ from reports.operations.uploads import clean_name
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
-from .page import page
+from .page import page, typed
 
 
 class DeclaredForm(PlainForm):
@@ -53,7 +53,7 @@ class MeasuredForm(PlainForm):
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
     """The baselines and the two ways to set one."""
-    kind = request.POST.get("kind", "") if request.method == "POST" else ""
+    kind = typed(request.POST, "kind") if request.method == "POST" else ""
     data, files = request.POST, request.FILES
     declared = DeclaredForm(data, files) if kind == "declared" else DeclaredForm()
     measured = MeasuredForm(data) if kind == "measured" else MeasuredForm()

@@ -15,7 +15,7 @@ from reports.operations.refused import NotAllowed
 from reports.queries.standing import standing
 from reports.roles import allowed
 
-from .page import page
+from .page import page, typed
 
 
 @require_GET
@@ -23,7 +23,7 @@ from .page import page
 def listing(request: HttpRequest) -> HttpResponse:
     """The exceptions of the newest revision of a week, by default the newest week."""
     weeks = list(Report.objects.order_by("-week").values_list("week", flat=True).distinct())
-    week = request.GET.get("week") or (weeks[0] if weeks else "")
+    week = typed(request.GET, "week") or (weeks[0] if weeks else "")
     if not weeks:
         return page(request, "reports/exceptions.html", {"weeks": weeks})
     report = Report.objects.filter(week=week).order_by("-revision").first()
@@ -47,9 +47,9 @@ def _zone(statement: dict[str, dict[str, str]]) -> str:
 @allowed("dispose")
 def dispose(request: HttpRequest) -> HttpResponse:
     """Writes a decision on one exception, or the same one on all that are open."""
-    week = request.POST.get("week", "")
-    wanted = request.POST.getlist("exception")
-    text = request.POST.get("text", "")
+    week = typed(request.POST, "week")
+    wanted = [name.replace("\0", "") for name in request.POST.getlist("exception")]
+    text = typed(request.POST, "text")
     try:
         if not wanted:
             raise NotAllowed("Tick at least one exception.")

@@ -23,7 +23,7 @@ from reports.operations.refused import NotAllowed
 from reports.operations.uploads import take
 from reports.roles import allowed, may
 
-from .page import page
+from .page import page, typed
 
 MOST_SHOWN = 100
 
@@ -88,12 +88,12 @@ def document(request: HttpRequest, digest: str) -> HttpResponse:
 @allowed("decide")
 def decide(request: HttpRequest, snapshot: int) -> HttpResponse:
     """A person's word on a snapshot that waits."""
-    reason = request.POST.get("reason", "").strip()
+    reason = typed(request.POST, "reason")
     with use_ledger("default"):
         try:
             decide_snapshot(
                 snapshot,
-                request.POST.get("verdict", ""),
+                typed(request.POST, "verdict"),
                 request.user.get_username(),
                 reason,
                 at=timezone.now(),

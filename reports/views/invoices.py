@@ -15,7 +15,7 @@ from finops.ledger.queries.invoices import InvoiceRow, invoice_tie_out
 from reports.forms import InvoiceAmountForm
 from reports.roles import allowed, may
 
-from .page import page
+from .page import page, typed
 
 MONTHS_SHOWN = 12
 
@@ -52,11 +52,11 @@ def _save(request: HttpRequest, form: InvoiceAmountForm) -> bool:
 @allowed("invoice")
 def confirm(request: HttpRequest) -> HttpResponse:
     """Confirms that an account's month is final."""
-    given = {name: request.POST.get(name, "") for name in ("issuer", "billing_account", "reason")}
+    given = {name: typed(request.POST, name) for name in ("issuer", "billing_account", "reason")}
     try:
         invoices.confirm_period(
             **given,
-            billing_period=request.POST.get("billing_period", ""),
+            billing_period=typed(request.POST, "billing_period"),
             by=request.user.get_username(),
             at=timezone.now(),
         )

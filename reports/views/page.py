@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 
@@ -49,6 +49,11 @@ def page(
     values = frame(request)
     values |= context or {}
     return render(request, template, values, status=status)
+
+
+def typed(values: QueryDict, name: str, default: str = "") -> str:
+    """What was given under a name, without blanks around it and without what no text may hold."""
+    return values.get(name, default).replace("\0", "").strip() or default
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:

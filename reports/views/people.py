@@ -15,7 +15,7 @@ from finops.trail.operations import record
 from reports.forms import PersonForm
 from reports.roles import PERMISSIONS, ROLES, allowed
 
-from .page import page
+from .page import page, typed
 
 
 @require_http_methods(["GET", "POST"])
@@ -64,7 +64,7 @@ def change(request: HttpRequest, pk: int) -> HttpResponse:
     """Gives a person other roles, or lets them in no longer."""
     user = get_object_or_404(User, pk=pk)
     roles = [role for role in request.POST.getlist("roles") if role in ROLES]
-    active = request.POST.get("active") == "1"
+    active = typed(request.POST, "active") == "1"
     if user.pk == request.user.pk and not active:
         messages.error(request, "You cannot lock yourself out.")
         return redirect("people")

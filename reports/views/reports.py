@@ -26,7 +26,7 @@ from reports.queries.standing import (
 )
 from reports.roles import allowed
 
-from .page import page
+from .page import page, typed
 
 STATES = ("preliminary", "final")
 COMPARED = (
@@ -48,7 +48,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     """All weeks, newest first; filtered by state and year."""
     rows = [_row(report) for report in shown_reports()]
     years = sorted({row["week"][:4] for row in rows}, reverse=True)
-    state, year = request.GET.get("state", ""), request.GET.get("year", "")
+    state, year = typed(request.GET, "state"), typed(request.GET, "year")
     shown = [
         row
         for row in rows
@@ -112,8 +112,8 @@ def _revisions(week: str) -> list[dict[str, Any]]:
 def compare(request: HttpRequest) -> HttpResponse:
     """Two weeks side by side."""
     weeks = [row.week for row in shown_reports()]
-    right = request.GET.get("right") or (weeks[0] if weeks else "")
-    left = request.GET.get("left") or (weeks[1] if len(weeks) > 1 else right)
+    right = typed(request.GET, "right") or (weeks[0] if weeks else "")
+    left = typed(request.GET, "left") or (weeks[1] if len(weeks) > 1 else right)
     context: dict[str, Any] = {"weeks": weeks, "left": left, "right": right}
     if weeks:
         a, b = _found(left), _found(right)
@@ -198,11 +198,11 @@ def close(request: HttpRequest) -> HttpResponse:
     """Closes a week and shows its report."""
     now = timezone.now()
     try:
-        week = closing.week_asked(request.POST.get("week", "latest").strip() or "latest", now)
+        week = closing.week_asked(typed(request.POST, "week", "latest") or "latest", now)
         closed = closing.close_week(week, by=request.user.get_username(), at=now)
     except NotAllowed as refused:
         messages.error(request, str(refused))
-        return redirect((request.POST.get("back") == "overview" and "overview") or "reports")
+        return redirect((typed(request.POST, "back") == "overview" and "overview") or "reports")
     if closed.is_new:
         messages.success(request, f"Report {closed.report} was made.")
     elif closed.differences:
@@ -223,7 +223,7 @@ def restate(request: HttpRequest, week: str) -> HttpResponse:
     try:
         closed = closing.restate(
             week,
-            reason=request.POST.get("reason", ""),
+            reason=typed(request.POST, "reason"),
             by=request.user.get_username(),
             at=timezone.now(),
         )
@@ -239,7 +239,7 @@ def act(request: HttpRequest, week: str, revision: int, kind: str) -> HttpRespon
     """Reviews, approves, sends back or seals."""
     stand = _found(week, revision)
     by, at = request.user.get_username(), timezone.now()
-    comment = request.POST.get("comment", "").strip()
+    comment = typed(request.POST, "comment")
     try:
         if kind == "review":
             sealing.review(stand.report, by=by, at=at, comment=comment)

@@ -20,7 +20,7 @@ from reports.forms import RuleForm
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
-from .page import page
+from .page import page, typed
 
 
 def _targets() -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ def preview(request: HttpRequest) -> HttpResponse:
         return _shown(request, form)
     try:
         new = _draft(form.cleaned_data)
-        if request.POST.get("keep") == "1":
+        if typed(request.POST, "keep") == "1":
             row = add_rule(new, by=request.user.get_username(), at=timezone.now())
             messages.success(request, f"Rule {row.number} was added.")
             return redirect("rules")

@@ -15,7 +15,7 @@ from finops.ledger.which import use_ledger
 from reports.forms import SourceForm
 from reports.roles import allowed, may
 
-from .page import page
+from .page import page, typed
 
 
 @require_http_methods(["GET", "POST"])
@@ -75,7 +75,7 @@ def set_active(request: HttpRequest, name: str) -> HttpResponse:
         try:
             sources.set_active(
                 name,
-                request.POST.get("active") == "1",
+                typed(request.POST, "active") == "1",
                 by=request.user.get_username(),
                 at=timezone.now(),
             )

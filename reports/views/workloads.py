@@ -57,6 +57,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @allowed("read")
 def workload(request: HttpRequest, slug: str) -> HttpResponse:
     """One workload: its newest figures, its weeks, its memory and what happened to it."""
+    slug = slug.replace("\0", "")
     statements = recent_statements(WEEKS)
     weeks = [_week(statement, slug) for statement in statements]
     row = next((w["row"] for w in reversed(weeks) if w["row"]), None)
