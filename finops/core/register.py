@@ -58,12 +58,14 @@ def _readings(workload: WorkloadFacts) -> Iterator[Notice]:
         if count:
             yield Notice(kind, slug, f"{slug}: {text}")
     if tokens.delivered_twice:
+        both = (tokens.delivered_prompt or 0) + (tokens.delivered_generation or 0)
         yield Notice(
             "delivered-counted-twice",
             slug,
-            f"{slug}: its engines and usage records both count delivered tokens, perhaps of the "
-            "same requests. Let a rule put one of them out of scope; until then nothing is "
-            "compared on the delivered basis.",
+            f"{slug}: its engines count {both - tokens.delivered_beside:,} delivered tokens, and a "
+            f"gateway or usage records {tokens.delivered_beside:,}, perhaps of the same requests. "
+            "Let a rule put one of them out of scope; until then nothing is compared on the "
+            "delivered basis.",
         )
     if workload.old_engine and workload.preemptions:
         yield Notice(

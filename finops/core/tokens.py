@@ -109,6 +109,8 @@ class Tokens:
     unobserved_ms: int = 0
     living_ms: int = 0
     delivered_twice: bool = False
+    delivered_beside: int = 0
+    """Delivered tokens that gateways or usage records tell where the engines tell theirs too."""
 
     def as_json(self) -> dict[str, Any]:
         """The contract's TOKENS object."""
@@ -176,11 +178,17 @@ def _bounds(parts: Sequence[SeriesPeriod], cap: Rate | None) -> tuple[int | None
     )
 
 
-def tokens_of(parts: Parts, cached_known: bool, cap: Rate | None = None) -> Tokens:
+def tokens_of(
+    parts: Parts,
+    cached_known: bool,
+    cap: Rate | None = None,
+    engines: Sequence[SeriesPeriod] | None = None,
+) -> Tokens:
     """The tokens of a group from its series.
 
     `cached_known` says whether every engine that counts prompt tokens tells cached ones too.
-    Restarts, hidden resets and readings are those of the prompt counters, one for each engine.
+    Restarts, hidden resets and readings are those of `engines`, one series for each engine; by
+    default of the prompt counters.
     """
     prompt, generation = parts.get("prompt", []), parts.get("generation", [])
     prompt_bounds, generation_bounds = _bounds(prompt, cap), _bounds(generation, cap)
@@ -188,8 +196,10 @@ def tokens_of(parts: Parts, cached_known: bool, cap: Rate | None = None) -> Toke
     delivered_bounds = [
         _bounds(parts.get(role, []), cap) for role in ("delivered_prompt", "delivered_generation")
     ]
-    living = sum(part.living_ms for part in prompt)
-    unobserved = sum(part.unobserved_ms for part in prompt)
+    engines = prompt if engines is None else engines
+    lived = prompt or engines
+    living = sum(part.living_ms for part in lived)
+    unobserved = sum(part.unobserved_ms for part in lived)
     counted = [*prompt, *generation]
     return Tokens(
         prompt=_total(prompt),
@@ -204,16 +214,16 @@ def tokens_of(parts: Parts, cached_known: bool, cap: Rate | None = None) -> Toke
         generation_lower=generation_bounds[0],
         generation_upper=generation_bounds[1],
         exact=bool(counted) and all(part.exact() for part in counted),
-        restarts=sum(part.restarts for part in prompt),
-        hidden_resets=sum(part.hidden_resets for part in prompt),
-        readings=sum(part.readings for part in prompt),
+        restarts=sum(part.restarts for part in engines),
+        hidden_resets=sum(part.hidden_resets for part in engines),
+        readings=sum(part.readings for part in engines),
         coverage=coverage(living, unobserved),
-        ends=sum(part.ends for part in prompt),
-        gaps=sum(part.gaps for part in prompt),
-        alternations=sum(part.alternations for part in prompt),
+        ends=sum(part.ends for part in engines),
+        gaps=sum(part.gaps for part in engines),
+        alternations=sum(part.alternations for part in engines),
         unplaced_openings=sum(part.openings for part in counted),
         opening_tokens=sum(part.opening_tokens for part in counted),
-        unmarked_restarts=sum(part.restarts for part in prompt if part.unmarked),
+        unmarked_restarts=sum(part.restarts for part in engines if part.unmarked),
         unobserved_ms=unobserved,
         living_ms=living,
     )
@@ -240,4 +250,5 @@ def union(groups: Iterable[Tokens]) -> Tokens:
         living_ms=living,
         unobserved_ms=unobserved,
         delivered_twice=any(g.delivered_twice for g in every),
+        delivered_beside=sum(g.delivered_beside for g in every),
     )

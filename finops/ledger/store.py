@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from finops.core.period import HOUR_MS, Period, milliseconds
-from finops.sources.engines import metrics_to_collect
+from finops.sources.engines import bound_of, metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
 
@@ -78,8 +78,12 @@ def live_series(
     A store answers by blocks, so a series may be named that has no sample in the period; dead
     pods' series are named like all others.
     """
+    names = metrics_to_collect()
+    bound = [name for name in names if bound_of(name)]
+    free = _selector(_names(name for name in names if name not in bound), matchers)
     form = [
-        ("match[]", _selector(_names(metrics_to_collect()), matchers)),
+        ("match[]", free),
+        *(("match[]", _selector(_names([name]), [*matchers, *_bound(name)])) for name in bound),
         ("start", _seconds(milliseconds(period.start))),
         ("end", _seconds(milliseconds(period.end) - 1)),
     ]
@@ -152,13 +156,13 @@ def _selectors(
         counts[name] += 1
         instances[name][row.get("instance", "")] += 1
     wanted = [name for name in metrics_to_collect() if counts[name]]
-    small = [name for name in wanted if counts[name] <= most]
+    small = [name for name in wanted if counts[name] <= most and not bound_of(name)]
     for shard in _shards({name: counts[name] for name in small}, most):
         yield _selector(_names(shard), matchers)
     for name in sorted(set(wanted) - set(small)):
         for shard in _shards(instances[name], most):
             part = f"instance=~{_quoted('|'.join(map(re.escape, shard)))}"
-            yield _selector(_names([name]), [*matchers, part])
+            yield _selector(_names([name]), [*matchers, *_bound(name), part])
 
 
 def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
@@ -174,6 +178,12 @@ def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
         held += count
     if shard:
         yield shard
+
+
+def _bound(metric: str) -> list[str]:
+    """The matcher of a metric that is asked for by a label's values only."""
+    bound = bound_of(metric)
+    return [f"{bound[0]}=~{_quoted(bound[1])}"] if bound else []
 
 
 def _names(metrics: Iterable[str]) -> str:

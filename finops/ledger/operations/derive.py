@@ -35,6 +35,9 @@ COUNTER_ROLES = (
     "delivered_prompt",
     "delivered_generation",
     "preemptions",
+    "external_prompt",
+    "answers",
+    "answered",
 )
 _NO_POSTING = instant_of(0)
 Columns = tuple[list[int], list[float]]
@@ -169,7 +172,7 @@ class _Deriving:
             context = Context(self.earliest_ms, ups.times_ms, first_marks)
             rows, learned = core.derive(self._hours(series, from_day), carry, context)
             if not learned.keys() - first_marks.keys():
-                return [self._row(series, row, ups) for row in rows]
+                return [self._row(series, row, from_day, ups) for row in rows]
             first_marks |= learned
             from_day = min(from_day, *(first // DAY_MS * DAY_MS for first in learned))
 
@@ -239,7 +242,7 @@ class _Deriving:
 
     # -- writing the rows ----------------------------------------------------------------------
 
-    def _row(self, series: Series, row: HourRow, ups: Ups) -> TokenHour:
+    def _row(self, series: Series, row: HourRow, from_day: int, ups: Ups) -> TokenHour:
         return TokenHour(
             series=series,
             hour=instant_of(row.hour_ms),
@@ -254,12 +257,12 @@ class _Deriving:
             usual_ms=row.usual_ms,
             first_ms=row.first_ms,
             last_ms=row.last_ms,
-            facts=self._facts(row, ups),
+            facts=self._facts(row, from_day, ups),
             carry=row.carry,
             posted_at=self.at,
         )
 
-    def _facts(self, row: HourRow, ups: Ups) -> dict[str, Any]:
+    def _facts(self, row: HourRow, from_day: int, ups: Ups) -> dict[str, Any]:
         facts: dict[str, Any] = {}
         if row.births:
             facts["births"] = [list(birth) for birth in row.births]
@@ -272,8 +275,18 @@ class _Deriving:
         if row.unmarked:
             facts["unmarked"] = True
         if row.restarts:
-            facts["restarts"] = [self._restart(r, row.usual_ms, ups) for r in row.restarts]
+            facts["restarts"] = [
+                self._restart(r, row.usual_ms, self._ups_around(r, from_day, ups))
+                for r in row.restarts
+            ]
         return facts
+
+    def _ups_around(self, restart: core.Restart, from_day: int, ups: Ups) -> Ups:
+        """The `up` readings from a day before a restart's dark, which may begin long before the
+        days that are derived."""
+        if restart.from_ms >= from_day:
+            return ups
+        return self._ups((restart.from_ms // DAY_MS - 1) * DAY_MS)
 
     def _restart(self, restart: core.Restart, usual_ms: int | None, ups: Ups) -> dict[str, Any]:
         dark = dark_of(

@@ -18,7 +18,7 @@ from operator import lt
 
 from finops.core.period import HOUR_MS, instant_of, milliseconds, rfc3339
 from finops.ledger.models import Document, ReadingBlock, Series, Source, Target
-from finops.sources.engines import marked_metric, role_of
+from finops.sources.engines import NEVER_COUNTED, marked_metric, role_of
 from finops.sources.records import Rejection, SeriesReadings
 from finops.sources.samples import in_order, pack
 
@@ -37,10 +37,14 @@ TOKEN_ROLES = frozenset(
         "delivered_prompt",
         "delivered_generation",
         "preemptions",
+        "external_prompt",
+        "answers",
+        "answered",
     }
 )
 OTHER_ROLES = frozenset(
     {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
+    | {"re_export", "gpu_request", "gpu_capacity", "node_info"}
 )
 DEVICE_ROLES = frozenset(
     {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
@@ -79,12 +83,12 @@ def labels_digest(labels: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(sorted(labels.items())).encode()).hexdigest()
 
 
-def ledger_role(metric: str) -> str | None:
-    """The role under which the ledger keeps a metric; None for what it does not use."""
-    role = role_of(metric)
+def ledger_role(metric: str, labels: Mapping[str, str]) -> str | None:
+    """The role under which the ledger keeps a series; None for what it does not use."""
+    role = role_of(metric, labels)
     if role is not None and role.name in TOKEN_ROLES | OTHER_ROLES:
         return role.name
-    marked = [role_of(name) for name in marked_metric(metric)]
+    marked = [role_of(name, labels) for name in marked_metric(metric)]
     return "created" if any(r is not None and r.name in TOKEN_ROLES for r in marked) else None
 
 
@@ -123,8 +127,12 @@ class _Posting:
         return self.posted
 
     def _take(self, index: int, readings: SeriesReadings) -> None:
-        role = ledger_role(readings.metric)
+        role = ledger_role(readings.metric, dict(readings.labels))
         if role is None:
+            if never := NEVER_COUNTED.get(readings.metric):
+                self._name(Rejection.of(index + 1, readings.metric, _inner(readings.labels), never))
+                self.posted.unnamed += max(0, len(readings.times_ms) - 1)
+                return
             name = storable(readings.metric)
             ignored = self.posted.ignored_metrics
             ignored[name] = ignored.get(name, 0) + len(readings.times_ms)
@@ -256,6 +264,10 @@ class _Posting:
                 source=self.source, job=job, instance=instance
             )
         return self.targets[job, instance]
+
+
+def _inner(labels: Iterable[tuple[str, str]]) -> str:
+    return storable(",".join(f'{name}="{value}"' for name, value in labels))
 
 
 def _are_fine(role: str, times: array[int], values: array[float]) -> bool:

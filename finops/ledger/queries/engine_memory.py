@@ -49,7 +49,9 @@ def engine_memory(
     for series_id, *values in _rows(period):
         one = series[series_id]
         row = CacheRow(*values)
-        place = assign(one.labels | {"source": one.target.source.name}, row.hour)
+        place = assign(
+            one.labels | {"source": one.target.source.name, "__name__": one.metric}, row.hour
+        )
         if place.kind == WORKLOAD and place.target:
             engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
     found: dict[str, list[EngineMemory]] = {}

@@ -11,6 +11,7 @@ from finops.core.facts import Notice
 from finops.core.period import Period, rfc3339
 from finops.ledger.models import Fetch, UsageHour
 
+from .counted_twice import counted_twice
 from .money_exceptions import money_exceptions
 from .reaches import Span, after_hour
 from .tokens import TokenLedger
@@ -24,7 +25,7 @@ def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Noti
             for one in money_exceptions(period)
         ),
         *_series_without_workload(ledger, assign),
-        *_duplicate_targets(ledger),
+        *counted_twice(period, ledger),
         *_incomplete_fetches(period),
         *_several_choices(period),
     )
@@ -59,24 +60,6 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
 def _target(labels: dict[str, str], source: str) -> str:
     model = labels.get("model_name", "")
     return f"{labels.get('job', '')} {labels.get('instance', '')} {model} ({source})".strip()
-
-
-def _duplicate_targets(ledger: TokenLedger) -> Iterator[Notice]:
-    """One target seen under two jobs: its tokens may be counted twice (method §2.7)."""
-    jobs: dict[tuple[str, str, str], set[str]] = {}
-    for known in ledger.known:
-        if known.series.role == "prompt" and known.rows:
-            target = known.series.target
-            key = (target.instance, known.series.engine, known.labels.get("model_name", ""))
-            jobs.setdefault(key, set()).add(f"{target.job} ({known.source})")
-    for (instance, engine, model), seen in sorted(jobs.items()):
-        if len(seen) > 1:
-            yield Notice(
-                "duplicate-series",
-                f"{instance} {engine} {model}".strip(),
-                f"{instance} is read under {len(seen)} jobs or sources: {', '.join(sorted(seen))}. If "
-                "they are one engine, its tokens are counted more than once.",
-            )
 
 
 def _incomplete_fetches(period: Period) -> Iterator[Notice]:

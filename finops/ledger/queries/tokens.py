@@ -29,9 +29,19 @@ TOKEN_ROLES = (
     "prefix_hits",
     "delivered_prompt",
     "delivered_generation",
+    "external_prompt",
+    "answers",
+    "answered",
 )
 KeyOf = Callable[[Mapping[str, str], datetime], Hashable]
-"""From a series' labels (with `source`) and an hour to the group it belongs to."""
+"""From a series' labels (with `source` and `__name__`) and an hour to the group it belongs to."""
+
+DISAGGREGATION_LABELS = ("role", "llm_d_ai_role", "engine_type", "disaggregation_mode")
+NOT_OF = {
+    "decode": frozenset({"prompt", "cached_prompt", "prefix_hits", "delivered_prompt"}),
+    "prefill": frozenset({"generation", "delivered_generation"}),
+}
+"""What an engine of each half of a disaggregated service does not count (method §2)."""
 
 
 @dataclass(slots=True)
@@ -53,6 +63,24 @@ class Known:
     def engine(self) -> tuple[int, str]:
         """The engine: target and `engine` label."""
         return self.series.target_id, self.series.engine
+
+    @property
+    def half(self) -> str | None:
+        """`prefill` or `decode` where a label says that the engine does only that."""
+        values = (self.labels.get(name, "") for name in DISAGGREGATION_LABELS)
+        return next((value for value in values if value in NOT_OF), None)
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the other half counts this: prompts are counted by the prefill role, generated
+        tokens by the decode role (method §2)."""
+        return self.half is not None and self.series.role in NOT_OF[self.half]
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether a gateway or front end counts, not an engine."""
+        role = role_of(self.series.metric, self.labels)
+        return role is not None and role.layer == "gateway"
 
 
 class TokenLedger:
@@ -79,14 +107,21 @@ class TokenLedger:
     ) -> dict[Any, Tokens]:
         """Tokens by group. `caps` are declared highest rates of groups, in tokens per second."""
         wanted = period or self.period
-        groups: dict[Hashable, dict[str, list[tuple[Known, SeriesPeriod]]]] = {}
+        engines: Groups = {}
+        gateways: Groups = {}
         for known in self.known:
+            if known.is_left_out:
+                continue
+            groups = gateways if known.is_gateway else engines
             for key, part in self.parts(known, wanted, key_of).items():
                 groups.setdefault(key, {}).setdefault(known.series.role, []).append((known, part))
         result: dict[Hashable, Tokens] = {}
-        for key, roles in groups.items():
+        for key, roles in engines.items():
             cap = (caps or {}).get(key)
             result[key] = _group(roles, Rate(cap, 1000) if cap else None)
+        for key, roles in gateways.items():
+            tokens = _group(roles, None)
+            result[key] = _beside(result[key], tokens) if key in result else tokens
         for key, tokens in self._usage(wanted, key_of).items():
             result[key] = _beside(result[key], tokens) if key in result else tokens
         return result
@@ -122,11 +157,15 @@ class TokenLedger:
         }
 
 
-def _beside(engines: Tokens, records: Tokens) -> Tokens:
-    """Engines and usage records of one group. Where the engines count delivered tokens too, the
+def _beside(engines: Tokens, others: Tokens) -> Tokens:
+    """Engines, and gateways or usage records, of one group. Where both count delivered tokens, the
     same requests may stand in both: said, and for a person to decide by the rules (method §2.7)."""
-    twice = engines.delivered_prompt is not None
-    return replace(union([engines, records]), delivered_twice=twice)
+    both = union([engines, others])
+    if engines.delivered_prompt is None:
+        return both
+    told = (others.delivered_prompt or 0) + (others.delivered_generation or 0)
+    beside = engines.delivered_beside + told
+    return replace(both, delivered_twice=True, delivered_beside=beside)
 
 
 def _sum_or_none(values: Sequence[int | None]) -> int | None:
@@ -153,30 +192,48 @@ def reach() -> dict[str, datetime]:
     return last
 
 
-def _group(roles: Mapping[str, Sequence[tuple[Known, SeriesPeriod]]], cap: Rate | None) -> Tokens:
+Roles = dict[str, list[tuple[Known, SeriesPeriod]]]
+Groups = dict[Hashable, Roles]
+
+
+def _group(roles: Roles, cap: Rate | None) -> Tokens:
     parts = {role: [part for _, part in found] for role, found in roles.items()}
     cached = _cached(roles)
     if cached is not None:
         parts["cached_prompt"] = cached
-    return tokens_of(parts, cached_known=cached is not None, cap=cap)
+    return tokens_of(parts, cached_known=cached is not None, cap=cap, engines=_engines(roles))
 
 
-def _cached(
-    roles: Mapping[str, Sequence[tuple[Known, SeriesPeriod]]],
-) -> list[SeriesPeriod] | None:
+def _engines(roles: Roles) -> list[SeriesPeriod]:
+    """One series for each engine, on which restarts and readings are counted: a prompt counter,
+    else what there is. An engine may have several (SGLang's differ by `is_streaming`)."""
+    best: dict[tuple[int, str], SeriesPeriod] = {}
+    for role in ("prompt", "generation", "delivered_prompt"):
+        found: dict[tuple[int, str], SeriesPeriod] = {}
+        for known, part in roles.get(role, ()):
+            held = found.get(known.engine)
+            if held is None or part.readings > held.readings:
+                found[known.engine] = part
+        best = found | best
+    return list(best.values())
+
+
+def _cached(roles: Roles) -> list[SeriesPeriod] | None:
     """Cached prompt tokens of each engine that counts prompt tokens: `prompt_tokens_cached`, or
     prefix-cache hits under the preferred name; None when one of them tells neither."""
-    best: dict[tuple[int, str], tuple[int, SeriesPeriod]] = {}
+    best: dict[tuple[int, str], tuple[int, list[SeriesPeriod]]] = {}
     for rank, role in enumerate(("cached_prompt", "prefix_hits")):
         for known, part in roles.get(role, ()):
             metric = role_of(known.series.metric)
             order = 10 * rank + (metric.alias_rank if metric else 9)
             if known.engine not in best or order < best[known.engine][0]:
-                best[known.engine] = (order, part)
+                best[known.engine] = (order, [part])
+            elif order == best[known.engine][0]:
+                best[known.engine][1].append(part)
     engines = {known.engine for known, _ in roles.get("prompt", ())}
     if not engines or engines - best.keys():
         return None
-    return [part for engine, (_, part) in best.items() if engine in engines]
+    return [p for engine, (_, parts) in best.items() if engine in engines for p in parts]
 
 
 # -- loading -----------------------------------------------------------------------------------
@@ -266,7 +323,7 @@ def _known(
     return Known(
         series=series,
         source=source.name,
-        labels=series.labels | {"source": source.name},
+        labels=series.labels | {"source": source.name, "__name__": series.metric},
         first_ms=first_ms,
         around=SeriesRows(
             rows=rows.get(series.pk, []),

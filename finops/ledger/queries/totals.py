@@ -76,6 +76,7 @@ def _tokens(ledger: TokenLedger, period: Period, by: str) -> dict[Key, Tokens]:
 
 
 def _engine_key(labels: Mapping[str, str], hour: datetime) -> Hashable:
+    labels = {name: value for name, value in labels.items() if name != "__name__"}
     shown = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
     return f"{{{shown}}}", tuple(sorted(labels.items()))
 
