@@ -124,56 +124,42 @@ def _host(folder: Path, calendar: Calendar, rng: Random, truth: Truth) -> Iterat
     """
     until = calendar.weeks[LEGACY_WEEKS].start
     for position, (name, month) in enumerate(_months(calendar.start, until)):
-        columns = {
-            "ServiceCategory": "Compute",
-            "ServiceName": "Dedicated server",
-            "ResourceId": "MC-RACK-14-U07",
-            "ResourceName": "legacy-gpu-1",
-            "SubAccountId": "0047",
-            "SubAccountName": "Fernhill legacy",
-        }
-        power = Decimal(rng.randint(41_000_000, 58_000_000)).scaleb(-6)
-        since = max(month.start, calendar.start)
-        rent = (
-            RENT * ((month.end - since) // HOUR) / ((month.end - month.start) // HOUR)
-        ).quantize(CENT)
-        text = "Dedicated server with one RTX A6000, monthly rent"
-        rows = [
-            Row(
-                month.start,
-                month.end,
-                rent,
-                rent,
-                LEGACY,
-                "Usage",
-                text,
-                columns,
-                {},
-                rent,
-                "Recurring",
-            ),
-            Row(since, month.end, power, power, LEGACY, "Usage", "Metered power", columns),
-        ]
-        net = rent + power
-        rounding = net.quantize(CENT, ROUND_HALF_EVEN) - net
-        rows.append(
-            Row(
-                month.start,
-                month.end,
-                rounding,
-                rounding,
-                LEGACY,
-                "Adjustment",
-                "Rounding",
-                columns,
-            )
-        )
         number = f"MC-2026-{310 + position:05d}"
         path = folder / f"focus-1.2-meridian-{name}.csv"
+        rows = _host_rows(max(month.start, calendar.start), month, rng)
         common = _common(
             HOST, "MC-0047", "Fernhill Analytics", month, number, "Meridian Colocation"
         )
         yield _file(path, rows, common, HOST, name, number, truth)
+
+
+def _host_rows(since: datetime, month: Period, rng: Random) -> list[Row]:
+    """Rent, power and rounding from an instant to the month's end."""
+    columns = {
+        "ServiceCategory": "Compute",
+        "ServiceName": "Dedicated server",
+        "ResourceId": "MC-RACK-14-U07",
+        "ResourceName": "legacy-gpu-1",
+        "SubAccountId": "0047",
+        "SubAccountName": "Fernhill legacy",
+    }
+    hours, whole = (month.end - since) // HOUR, (month.end - month.start) // HOUR
+    rent = (RENT * hours / whole).quantize(CENT, ROUND_HALF_EVEN)
+    power = Decimal(rng.randint(57_000, 81_000)).scaleb(-6) * hours
+    net = rent + power
+    rounding = net.quantize(CENT, ROUND_HALF_EVEN) - net
+    text = "Dedicated server with one RTX A6000, monthly rent"
+
+    def row(cost: Decimal, text: str, category: str = "Usage", often: str = "Usage-Based") -> Row:
+        return Row(
+            since, month.end, cost, cost, LEGACY, category, text, columns, frequency=often
+        )  # fmt: skip
+
+    return [
+        row(rent, text, often="Recurring"),
+        row(power, "Metered power"),
+        row(rounding, "Rounding of the invoice to whole cents", "Adjustment"),
+    ]
 
 
 def _common(

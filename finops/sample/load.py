@@ -158,11 +158,14 @@ class _Engine:
             return 0, 0, 0  # nobody asked anything since the last reading
         load = traffic.milli_requests_per_second * self.level(self.now) * traffic.seconds_a_request
         running = (load * (488 + self.bits(10)) // 10**9 + 500) // 1000
+        elapsed_ms = min(self.now - since_ms, SLOW_STEP_MS)
+        # The chance that a request which came since the last reading still runs at this one.
+        still_runs = self.bits(10) * elapsed_ms < 1_024_000 * traffic.seconds_a_request
+        running = max(running, int(still_runs))
         request = (traffic.prompt_tokens + traffic.generation_tokens) * (745 + self.bits(9)) // 1000
         each = -(-request // block_size)
         fitting = min(running, (blocks - 1) // each)
         waiting = running - fitting
-        elapsed_ms = min(self.now - since_ms, SLOW_STEP_MS)
         self.values[5] += (
             waiting * elapsed_ms + self.bits(20) * SLOW_STEP_MS // 2**20
         ) // SLOW_STEP_MS
