@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .counter import is_gap
+from .counter import DAY_MS, is_gap
 from .tokens import Dark
 
 
@@ -27,9 +27,10 @@ class Ups:
         return None
 
     def stops_after(self, after_ms: int, until_ms: int, usual_ms: int) -> bool:
-        """Whether the target's `up` was being read and then was not, for longer than a gap."""
+        """Whether the target's `up` was being read (in the day before) and then was not, for
+        longer than a gap."""
         index = bisect_right(self.times_ms, after_ms)
-        if index == 0:
+        if index == 0 or self.times_ms[index - 1] < after_ms - DAY_MS:
             return False
         following = self.times_ms[index] if index < len(self.times_ms) else until_ms
         return is_gap(min(following, until_ms) - after_ms, usual_ms)
