@@ -98,7 +98,7 @@ WORTH_A_LOOK: Final = re.compile(
     r"failed to start|initialization failed|█"
 )
 CORE: Final = re.compile(
-    rb"GPU blocks: |gpu_memory_utilization|KV cache|for the cache blocks|V1 LLM engine|an LLM engine|"
+    rb"GPU blocks: |gpu_memory_utilization \(|KV cache (?:size|memory)|for the cache blocks|V1 LLM engine|an LLM engine|"
     rb"Free memory on device|memory profiling|Loading model weights took|Model loading took|"
     rb"vLLM API server version|CUDA out of memory|Sleep mode freed|Graph capturing finished"
 )

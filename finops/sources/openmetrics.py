@@ -35,7 +35,9 @@ _SAMPLE: Final = re.compile(
 _LABEL: Final = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _COMMENT: Final = re.compile(rb"# (HELP|TYPE|UNIT|EOF)\b")
-_HEAD_SAMPLE: Final = re.compile(rb'(?:[a-zA-Z_:][a-zA-Z0-9_:]*)?(?:\{[^\n]*"\})?[ \t]+[-+.\w]+')
+_HEAD_SAMPLE: Final = re.compile(
+    rb'(?:[a-zA-Z_:][a-zA-Z0-9_:]*)?(?:\{[^\n]*"\})?(?:[ \t]+[-+.\w]+){1,2}'
+)
 _DUMP: Final = re.compile(rb'\{__name__="')
 
 

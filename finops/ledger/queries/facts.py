@@ -31,18 +31,18 @@ from .baselines import newest_baselines
 from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
+from .evidence import stated_memory
 from .invoices import invoice_tie_out, provisional_months
+from .node_facts import node_facts, node_notices
 from .notices import late_sources, notices
 from .reaches import common_span, end_of_hour
 from .reading import Reading, read
-
-GPU_HOURS_SOURCE = "GPU count of the invoice's shape × billed hours"
 
 
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     """The facts of a week; charges and rules as they stood at `as_of`."""
     reading = read(period, as_of)
-    sizes = {w.slug: (w.kv_bytes_per_token, w.max_model_len) for w in reading.workloads}
+    sizes = stated_memory(reading.workloads, as_of)
     counted = preemptions(period)
     memory = engine_memory(period, reading.series_places, sizes, counted)
     baselines = newest_baselines(as_of)
@@ -75,7 +75,9 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         notices=(
             *notices(period, reading.ledger, reading.series_places),
             *late_sources(period, reading.source_spans),
+            *node_notices(reading),
         ),
+        nodes=node_facts(reading),
         weights=Weights(),
         parameters=_parameters(),
     )
@@ -101,6 +103,7 @@ def _workload(
     part = reading.costs_of(common) if common else None
     basis, counted = _counted(tokens)
     moved = reading.moved.get(slug, set())
+    gpu_hours, gpu_source = reading.gpu_hours(slug)
     has_cost = part is not None and bool(issuers or part.cost(slug, currency))
     return WorkloadFacts(
         slug=slug,
@@ -122,9 +125,9 @@ def _workload(
         common_cost=part.cost(slug, currency) if part and has_cost else None,
         active_hours=len([hour for hour in moved if hour in common]) if common else None,
         common_hours=_hours(common),
-        gpu_hours=whole.gpu_hours(slug),
-        common_gpu_hours=part.gpu_hours(slug) if part else None,
-        gpu_hours_source=GPU_HOURS_SOURCE if whole.gpu_hours(slug) is not None else None,
+        gpu_hours=gpu_hours,
+        common_gpu_hours=reading.gpu_hours(slug, common)[0] if common else None,
+        gpu_hours_source=gpu_source,
         gpu_model=whole.gpu_model(slug),
         memory=memory,
         preemptions=preempted,

@@ -1,0 +1,273 @@
+"""Logs, configurations, GPUs and right-sizing through the ledger's doors (method §8, §9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from finops.core.engine_start import GIB
+from finops.ledger.models import DeviceHour, EngineStart
+from finops.ledger.operations.memory_evidence import instant_in_log
+from tests.ledger import gpu_fleet
+from tests.ledger.doors import command, ingested
+from tests.ledger.gpu_fleet import Fleet
+from tests.paths import RECORDED, SAMPLES
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+HOUR = ("--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T01:00:00Z")
+MIB = 1 << 20
+UUID = "GPU-5a0b1c2d-0000-1111-2222-333344445555"
+PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs",
+         "non_torch", "unattributed")  # fmt: skip
+
+
+def workload(slug: str = "chat", **options: object) -> None:
+    flags = [str(x) for name, value in options.items() for x in (f"--{name}", value)]
+    command("workload", "add", slug, "--model", "meta-llama/Llama-3.1-8B-Instruct", "--stack",
+            "vllm", "--purpose", "inference", "--by", "Ada", *flags)  # fmt: skip
+    command("rule", "add", slug, "--series", "namespace=llm", "--by", "Ada")
+
+
+def closes(row: dict[str, Any]) -> bool:
+    return sum(row[f"{name}_bytes"] or 0 for name in PARTS) == row["total_bytes"]
+
+
+def one_card(tmp_path: Path, usage: float = 0.25) -> Path:
+    fleet = Fleet()
+    fleet.engine("chat-0", usage)
+    fleet.gpu(UUID, 76_000, 5_080, namespace="llm", pod="chat-0")
+    return fleet.write(tmp_path / "hour.om")
+
+
+def test_a_card_with_everything_known_closes_to_the_byte(tmp_path: Path) -> None:
+    workload()
+    for document in ingested(one_card(tmp_path), gpu_fleet.config(tmp_path / "config.json"),
+                             gpu_fleet.log(tmp_path / "engine.log")):  # fmt: skip
+        assert document["status"] == "posted", document
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["key"] == UUID.removeprefix("GPU-")
+    assert row["total_bytes"] == 81_559 * MIB  # as nvidia-smi tells of an H100
+    assert row["driver_bytes"] == 479 * MIB and row["free_bytes"] == 5_080 * MIB
+    assert row["used_bytes"] == 76_000 * MIB
+    assert row["kv_reserved_bytes"] == 439_536 * 131_072  # 53.654 GiB
+    # A quarter of 27,470 blocks is 6,867.5, a whole number of blocks: 6,868.
+    assert row["kv_active_bytes"] == 6_868 * 16 * 131_072
+    assert row["kv_active_bytes"] + row["kv_unreferenced_bytes"] == row["kv_reserved_bytes"]
+    assert row["weights_bytes"] == round(14.99 * GIB)
+    assert row["graphs_bytes"] == round(0.45 * GIB)
+    assert row["non_torch_bytes"] == round(0.90 * GIB)
+    assert row["activation_peak_bytes"] == round(3.28 * GIB)  # beside the table, not in it
+    assert closes(row) and row["not_measured"] == ["other"]
+    (engine,) = row["engines"]
+    assert (engine["reserved_tokens"], engine["peak_running"]) == (439_536, 4)
+    assert engine["contiguous_slots"] == (439_536 - 16) // 8192
+    assert "model configuration" in engine["kv_bytes_from"]
+    for by in ("engine", "workload"):
+        (same,) = command("memory", *HOUR, "--by", by)["rows"]
+        assert all(same[f"{name}_bytes"] == row[f"{name}_bytes"] for name in (*PARTS, "total"))
+    (whole,) = command("memory", *HOUR)["rows"]
+    assert whole["key"] == "fleet" and closes(whole)
+
+
+def test_what_is_not_measured_is_null_and_in_the_remainder(tmp_path: Path) -> None:
+    workload()
+    ingested(one_card(tmp_path))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    for name in ("weights", "graphs", "non_torch", "kv_active", "kv_reserved"):
+        assert row[f"{name}_bytes"] is None
+    assert closes(row) and row["unattributed_bytes"] == 76_000 * MIB
+    assert any("start-up log" in flag for flag in row["flags"])
+
+
+def test_an_engine_without_gpu_metrics_has_no_device_total(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.5)
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert row["total_bytes"] is None and row["unattributed_bytes"] is None
+    assert row["kv_reserved_bytes"] == 439_536 * 131_072
+    assert any("no GPU metrics" in flag for flag in row["flags"])
+
+
+def test_two_gpus_of_one_engine_are_added_and_a_device_series_is_not_a_third(
+    tmp_path: Path,
+) -> None:
+    workload()
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.5)
+    for index in ("0", "1"):
+        fleet.gpu(f"GPU-{index}", 70_000, 11_080, index=index, namespace="llm", pod="chat-0")
+        fleet.gpu(f"GPU-{index}", 70_500, 10_580, index=index)  # kept beside the pods' own
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    digest = command("evidence", "list")["evidence"][0]["document"]
+    command("evidence", "link", digest[:16], "chat", "--tp", 2, "--by", "Ada")
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert row["gpus"] == 2 and row["total_bytes"] == 2 * 81_559 * MIB
+    assert row["used_bytes"] == 2 * 70_500 * MIB
+    assert row["kv_reserved_bytes"] == 2 * 439_536 * 65_536
+    assert closes(row)
+
+
+def test_tenants_of_a_time_sliced_gpu_are_flagged_and_it_counts_once(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    for pod in ("chat-0", "chat-1"):
+        fleet.engine(pod, 0.1, blocks=5000)
+        fleet.gpu(UUID, 40_000, 41_080, namespace="llm", pod=pod)
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["total_bytes"] == 81_559 * MIB and closes(row)
+    assert any("time-slicing" in flag for flag in row["flags"])
+    assert row["kv_reserved_bytes"] == 2 * 5000 * 16 * 131_072
+    assert DeviceHour.objects.count() == 1
+
+
+def test_a_mig_slice_without_framebuffer_metrics_degrades_visibly(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.1, blocks=2000)
+    fleet.gpu(UUID, 9_000, None, None, GPU_I_PROFILE="1g.10gb", GPU_I_ID="7", namespace="llm",
+              pod="chat-0")  # fmt: skip
+    ingested(fleet.write(tmp_path / "h.om"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["key"].endswith("/7") and row["total_bytes"] is None
+    assert {"total", "driver", "free"} <= set(row["not_measured"])
+    assert any("MIG" in flag for flag in row["flags"])
+
+
+def test_the_driver_s_reserve_is_neither_used_nor_free(tmp_path: Path) -> None:
+    # An idle V100-16GB: USED alone says 0 %, with RESERVED it does not.
+    fleet = Fleet()
+    fleet.gpu(UUID, 0, 15_850, 310)
+    ingested(fleet.write(tmp_path / "h.om"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert (row["used_bytes"], row["driver_bytes"]) == (0, 310 * MIB)
+    assert row["total_bytes"] == 16_160 * MIB and row["unattributed_bytes"] == 0
+
+
+@pytest.mark.skipif(not (SAMPLES / "metrics").is_dir(), reason="needs the exposition samples")
+def test_a_real_h100_as_its_exporter_told(tmp_path: Path) -> None:
+    (source,) = (SAMPLES / "metrics").glob("nvidia_gpu_exporter*h100-80gb*load.metrics")
+    at = gpu_fleet.START
+    lines = [
+        f"{line} {at + n * 15}"
+        for line in source.read_text().splitlines()
+        if line.startswith("nvidia_smi_memory_")
+        for n in range(240)
+    ]
+    path = tmp_path / "real.om"
+    path.write_text("\n".join([*lines, "# EOF", ""]))
+    ingested(path)
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["total_bytes"] == 85_520_809_984
+    assert row["free_bytes"] == 64_238_911_488 and row["driver_bytes"] == 502_267_904
+    # The exporter's parts exceed its total by 1 MiB: the remainder shows it.
+    assert row["unattributed_bytes"] == 20_780_679_168 - MIB and closes(row)
+
+
+def test_posting_again_changes_nothing_and_late_readings_correct(tmp_path: Path) -> None:
+    ingested(one_card(tmp_path))
+    assert DeviceHour.objects.count() == 1
+    fleet = Fleet(start=gpu_fleet.START + 30)
+    fleet.gpu(UUID, 77_000, 4_080, namespace="llm", pod="chat-0")
+    ingested(fleet.write(tmp_path / "late.om"))
+    row = DeviceHour.objects.order_by("-revision").first()
+    assert row is not None and row.revision == 2
+    assert row.peak_used_bytes == 77_000 * MIB
+
+
+# -- the recording's own logs ----------------------------------------------------------------------
+
+
+def test_recorded_logs_tell_the_bytes_of_a_token() -> None:
+    command("workload", "add", "chat", "--model", "tiny-llama", "--stack", "vllm", "--purpose",
+            "inference", "--by", "Ada")  # fmt: skip
+    command("rule", "add", "chat", "--series", "namespace=llm-prod", "--by", "Ada")
+    logs = [RECORDED / "logs" / f"chat-7b-0.{life}.log" for life in ("i3", "i5", "fail1")]
+    documents = ingested(RECORDED / "raw-samples-5s.json.gz", *logs)
+    assert [d["format"] for d in documents[1:]] == ["engine-log"] * 3
+    assert all(d["status"] == "posted" and not d["rows_rejected"] for d in documents)
+    assert EngineStart.objects.filter(has_failed=True).count() == 1
+    rows = command("memory", "--from", "2026-11-29T14:00:00Z", "--to", "2026-11-29T16:00:00Z",
+                   "--by", "engine")["rows"]  # fmt: skip
+    by_tokens = {row["engines"][0]["reserved_tokens"]: row for row in rows}
+    small = by_tokens[8_192]
+    assert small["kv_reserved_bytes"] == 8_192 * 2_048
+    assert by_tokens[1_048_576]["kv_reserved_bytes"] == 2 << 30
+    assert by_tokens[524_288]["kv_reserved_bytes"] == 1 << 30
+    assert all(row["engines"][0]["log"] for row in (small, by_tokens[1_048_576]))
+    assert command("check-ledger")["ok"]
+
+
+def test_a_log_of_another_start_is_not_used(tmp_path: Path) -> None:
+    workload()
+    ingested(one_card(tmp_path), gpu_fleet.log(tmp_path / "engine.log", tokens=300_000))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["weights_bytes"] is None and row["engines"][0]["log"] is None
+
+
+def test_a_link_decides_and_is_refused_when_it_names_nothing(tmp_path: Path) -> None:
+    workload()
+    path = gpu_fleet.config(tmp_path / "config.json", _name_or_path="/models/llama")
+    ingested(one_card(tmp_path), path, "--workload", "chat")
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["kv_reserved_bytes"] == 439_536 * 131_072
+    (told,) = command("evidence", "list")["evidence"]
+    assert (told["kind"], told["workload"]) == ("model-config", "chat")
+
+
+def test_logs_without_a_year_are_of_the_last_such_day() -> None:
+    at = datetime(2026, 1, 3, tzinfo=UTC)
+    assert instant_in_log("12-31 23:59:58", at) == datetime(2025, 12, 31, 23, 59, 58, tzinfo=UTC)
+    assert instant_in_log("01-02 10:00:00", at) == datetime(2026, 1, 2, 10, tzinfo=UTC)
+    assert instant_in_log("2024-12-20T03:14:11.5Z", at) == datetime(
+        2024, 12, 20, 3, 14, 11, tzinfo=UTC
+    )
+    assert instant_in_log("02-30 10:00:00", at) is None and instant_in_log(None, at) is None
+
+
+# -- right-sizing ----------------------------------------------------------------------------------
+
+
+def test_a_week_of_little_use_is_over_reserved_with_a_proposal(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet(hours=7 * 24, step=300)
+    # 10 % of the time at 40 %, else at 20 %; never more.
+    fleet.engine("chat-0", lambda n: 0.4 if n % 10 == 0 else 0.2)
+    ingested(fleet.write(tmp_path / "week.om"), gpu_fleet.config(tmp_path / "config.json"),
+             gpu_fleet.log(tmp_path / "engine.log"))  # fmt: skip
+    (row,) = command("rightsize", "--setting", "0.87")["engines"]
+    assert row["verdict"] == "over-reserved", row["why"]
+    assert row["coverage"] == "1.0000" and row["setting"] == "0.92"
+    assert (row["p50"], row["p95"], row["p99"]) == ("0.2050", "0.4050", "0.4050")
+    # A step of 0.05 of 79.15 GiB is 3.9575 GiB: 2,026.24 blocks of 2 MiB.
+    assert row["what_if"]["kv_blocks"] == 27_471 - 2_027
+    # The peak, 10,988 blocks, × 1.2 leaves 13,187: seven steps lower keep 13,287.
+    assert row["proposal"]["utilization"] == "0.57"
+    assert row["proposal"]["kv_blocks"] == 27_471 - 14_184
+    assert "saves nothing by itself" in row["money"]
+
+
+def test_a_change_within_the_window_is_compared_with_its_prediction(tmp_path: Path) -> None:
+    workload()
+    before = Fleet(hours=48, step=300)
+    before.engine("chat-0", 0.2)
+    after = Fleet(start=gpu_fleet.START + 48 * 3600, hours=48, step=300)
+    after.engine("chat-0", 0.4, blocks=13_736, gpu_memory_utilization="0.60")
+    ingested(before.write(tmp_path / "a.om"), after.write(tmp_path / "b.om"))
+    (row,) = command("rightsize")["engines"]
+    assert row["verdict"] == "not enough data"
+    change = row["after_change"]
+    assert change["from"] == {"setting": "0.92", "kv_blocks": 27_471}
+    assert change["to"] == {"setting": "0.60", "kv_blocks": 13_736}
+    assert (change["predicted_p99"], change["observed_p99"]) == ("0.4100", "0.4050")
+
+
+def test_without_readings_there_is_nothing_to_advise() -> None:
+    assert command("rightsize")["engines"] == []
+    assert command("memory", *HOUR)["rows"] == []
