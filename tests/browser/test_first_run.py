@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    folder = tmp_path_factory.mktemp("first-run")
+def service() -> Iterator[Up]:
+    # Not in pytest's own folder, which the embedded database's user may not enter.
+    folder = Path(tempfile.mkdtemp(prefix="headroom-first-run-"))
     folder.chmod(0o711)
-    for parent in folder.parents:
-        if parent.name.startswith("pytest-"):
-            parent.chmod(0o711)
-    with up(folder / "data", HEADROOM_PORT="8731") as running:
-        yield running
+    try:
+        with up(folder / "data", HEADROOM_PORT="8731") as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
