@@ -59,7 +59,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
     )
-    return Parsed(account, charges_of(rows, len(header), places, account, _charge))
+    return Parsed(account, charges_of(rows, len(header), places, account, charge_of))
 
 
 def _period(row: Row, kind: str) -> tuple[datetime, datetime]:
@@ -85,7 +85,8 @@ def _currency(row: Row) -> str:
     return row.currency("BillingCurrency")
 
 
-def _charge(row: Row) -> ChargeRecord:
+def charge_of(row: Row) -> ChargeRecord:
+    """The charge of a row whose columns are known by their FOCUS names."""
     billing_start, billing_end = _period(row, "Billing")
     start, end = _period(row, "Charge")
     details = row.map("SkuPriceDetails")

@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 from finops.core.engine_start import EngineStart
+from finops.core.rate_card import Card
 
 SHOWN_VALUE_CHARACTERS = 200
 
@@ -85,6 +86,7 @@ class ChargeRecord:
     commitment_status: str | None = None
     invoice: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    rate_card: str | None = None  # the card that priced it: not invoiced
     view: str | None = None  # `actual` or `amortised`: one of two exports that tell the same money
 
 
@@ -135,6 +137,54 @@ class EngineStartRecord:
     engine: EngineStart
 
 
+@dataclass(frozen=True, slots=True)
+class InvoiceDetailRecord:
+    """One line of an issued invoice (FOCUS InvoiceDetail)."""
+
+    line: int
+    issuer: str
+    invoice: str
+    billing_account: str | None
+    billing_period_start: datetime
+    billing_period_end: datetime
+    currency: str
+    category: str | None
+    amount: Decimal
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class BillingPeriodRecord:
+    """An issuer's word on its billing period: open or closed (FOCUS BillingPeriod)."""
+
+    line: int
+    issuer: str
+    billing_period_start: datetime
+    billing_period_end: datetime
+    status: str
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RateCardRecord:
+    """A rate card, and its JSON as given with numbers as text."""
+
+    line: int
+    card: Card
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FxRateRecord:
+    """What one unit of `base` was worth in `currency` on a day."""
+
+    line: int
+    base: str
+    currency: str
+    day: date
+    rate: Decimal
+
+
 @dataclass(slots=True)
 class Account:
     """The account of one document while it is read; complete when its records are exhausted."""
@@ -150,7 +200,16 @@ class Account:
 
 
 Record = (
-    ChargeRecord | SeriesReadings | UsageRecord | ModelConfigRecord | EngineStartRecord | Rejection
+    ChargeRecord
+    | SeriesReadings
+    | UsageRecord
+    | ModelConfigRecord
+    | EngineStartRecord
+    | InvoiceDetailRecord
+    | BillingPeriodRecord
+    | RateCardRecord
+    | FxRateRecord
+    | Rejection
 )
 
 

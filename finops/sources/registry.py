@@ -9,12 +9,16 @@ from typing import Final
 from finops.sources import (
     aws_cur,
     azure_cost,
+    coreweave_focus,
     engine_log,
     focus,
+    focus_invoices,
+    fx_ecb,
     gcp_billing,
     model_config,
     openmetrics,
     prometheus,
+    rate_card,
     samples,
     usage_records,
 )
@@ -23,12 +27,16 @@ from finops.sources.records import Parsed, Refused
 
 MODULES: Final[tuple[ModuleType, ...]] = (
     samples,
+    rate_card,
     model_config,
     prometheus,
     focus,
+    coreweave_focus,
+    focus_invoices,
     aws_cur,
     azure_cost,
     gcp_billing,
+    fx_ecb,
     usage_records,
     openmetrics,
     engine_log,

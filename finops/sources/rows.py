@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -172,7 +172,7 @@ def table_rows(path: Path, name: str) -> Rows:
 
 
 def charges_of(
-    rows: Rows,
+    rows: Iterable[tuple[int, Cells | Rejection]],
     width: int,
     places: Mapping[str, int],
     account: Account,
@@ -185,6 +185,9 @@ def charges_of(
     warnings = Warnings(account)
     for line, cells in rows:
         account.rows_read += 1
+        if isinstance(cells, Rejection):
+            yield cells
+            continue
         if len(cells) != width:
             reason = f"the row has {len(cells)} fields, the header {width}"
             yield Rejection.of(line, None, len(cells), reason)

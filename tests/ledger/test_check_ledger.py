@@ -70,7 +70,7 @@ def test_changed_counts(ledger: Document) -> None:
     with triggers_off():
         Document.objects.update(rows_rejected=0)
     assert "more rejected rows" in check()[1]
-    assert "rows read are not charges and rejections" in check()[1]
+    assert "rows read are not charges, splits of charges and rejections" in check()[1]
 
 
 def test_changed_tokens_and_readings() -> None:

@@ -42,9 +42,10 @@ def test_an_object_in_another_store_is_read(tmp_path: Path) -> None:
         file.write(b"x")
     with fsspec.open("memory://exports/october/manifest.json", "wb") as file:
         file.write(b"{}")
-    (found,) = find(["memory://exports/october"])
-    assert isinstance(found, Found)
-    assert found.name == "a.csv"
+    found, manifest = find(["memory://exports/october"])
+    assert isinstance(found, Found) and isinstance(manifest, Found)
+    assert (found.name, found.is_manifest) == ("a.csv", False)
+    assert (manifest.name, manifest.is_manifest) == ("manifest.json", True)
     with found.open() as stream:
         assert stream.read() == b"x"
 

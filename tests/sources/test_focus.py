@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from finops.sources.records import Refused
+from finops.sources.registry import detect
 from tests.sources.reading import as_csv, read, sample
 
 SPEC = "invoices/focus-spec-1.2-examples"
@@ -184,8 +185,10 @@ def test_newer_generations(file: str, version: str, billed: str, effective: str)
 
 
 def test_invoice_details_are_not_taken_for_charges() -> None:
-    with pytest.raises(Refused, match="known format"):
-        read(sample("invoices/excerpts/focus-1.4_invoicedetail_random-synthetic_beau.csv"))
+    path = sample("invoices/excerpts/focus-1.4_invoicedetail_random-synthetic_beau.csv")
+    assert detect(path, path.name) == "focus-invoice-detail"
+    with pytest.raises(Refused, match="not the columns of FOCUS Cost and Usage"):
+        read(path, "focus")
 
 
 # Headers ------------------------------------------------------------------------------------

@@ -6,29 +6,36 @@ from .charges import (
     Delivery,
     InvoiceAmount,
     PeriodConfirmation,
+    Reread,
     Snapshot,
     SnapshotDecision,
     SnapshotDocument,
 )
 from .evidence import Document, Fetch, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
+from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
 __all__ = [
     "Baseline",
     "CacheHour",
     "Charge",
+    "CsvMapping",
     "Delivery",
     "DeviceHour",
     "Document",
     "EngineStart",
     "EvidenceLink",
     "Fetch",
+    "FxRate",
     "InvoiceAmount",
     "ModelConfig",
     "PeriodConfirmation",
+    "PeriodStatus",
+    "RateCard",
     "ReadingBlock",
     "RejectedRow",
+    "Reread",
     "Rule",
     "Series",
     "SharedKey",

@@ -79,6 +79,24 @@ class SnapshotDecision(models.Model):
         indexes = [models.Index(fields=["snapshot", "id"])]
 
 
+class Reread(models.Model):
+    """A document read once more for a later delivery: another view or price came. Append-only."""
+
+    document = models.ForeignKey(Document, models.PROTECT, related_name="rereads")
+    delivery = models.ForeignKey(Delivery, models.PROTECT, related_name="rereads")
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+    reason = models.TextField()
+    charges = models.BigIntegerField()
+    totals = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["document", "delivery"], name="reread_once_a_delivery"),
+            models.CheckConstraint(condition=Q(charges__gte=0), name="reread_charges"),
+        ]
+
+
 class Charge(models.Model):
     """One line of an invoice export; exact amounts, null where the source has none (§3.3)."""
 
@@ -125,6 +143,7 @@ class Charge(models.Model):
     commitment_status = models.TextField(null=True)
     invoice = models.TextField(null=True)
     tags = models.JSONField(default=dict)
+    rate_card = models.TextField(null=True, help_text="The card that priced it: not invoiced.")
 
     class Meta:
         constraints = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from operator import attrgetter
@@ -24,14 +24,17 @@ from finops.ledger.models import (
     Delivery,
     Document,
     RejectedRow,
+    Reread,
     Snapshot,
     SnapshotDocument,
 )
 from finops.ledger.models.charges import CATEGORIES
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.rate_cards import Pricer, cards
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
+from finops.sources.azure_cost import ACTUAL
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 
 BATCH_ROWS = 5000
@@ -65,6 +68,7 @@ TEXTS = (
     "commitment_status",
     "invoice",
     "charge_class",
+    "rate_card",
 )
 NUMBERS = (
     "billed_cost",
@@ -104,16 +108,23 @@ _PLACE = attrgetter(
 _NUMBERS = attrgetter(*NUMBERS)
 _TEXTS = attrgetter(*TEXTS)
 
-Scope = tuple[str, str, str]
+Scope = tuple[str, str, str]  # issuer, billing account, billing month
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One document of a delivery: its bytes in the store and how to read it."""
+    """One document of a delivery: its bytes in the store and how to read it.
+
+    `again` says why a document that the ledger holds is read once more; of it only the charges of
+    the scopes `only` are taken. `rows` is how many rows a manifest says there are.
+    """
 
     kept: Kept
     format: str
     parsed: Parsed
+    again: str | None = None
+    only: frozenset[Scope] = frozenset()
+    rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -136,40 +147,86 @@ class _Sums:
     total: Money = field(default_factory=Money)
     gpu: Money = field(default_factory=Money)
     gpu_unrecognised: Money = field(default_factory=Money)
+    priced: Money = field(default_factory=Money)
+    cards: set[str] = field(default_factory=set)
     lines: dict[Scope, _Lines] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Delivery:
+    """A delivery while it is posted: what there is so far, and how its charges are completed.
+
+    `paired` are the scopes of which both views are there: the effective cost is the amortised
+    view's alone.
+    """
+
+    price: Pricer
+    paired: frozenset[Scope]
+    scopes: dict[Scope, _Lines] = field(default_factory=dict)
+    rereads: list[Reread] = field(default_factory=list)
+
+
 def post_charges(
-    offered: Iterable[Offered], *, by: str, at: datetime, origin: str, digests: Sequence[str]
+    offered: Iterable[Offered],
+    *,
+    by: str,
+    at: datetime,
+    origin: str,
+    digests: Sequence[str],
+    paired: frozenset[Scope] = frozenset(),
+    exported_at: datetime | None = None,
 ) -> dict[str, Document | Refused | None]:
     """Posts the documents of one delivery; by digest the new Document, or why it was refused.
 
-    None stands for a document the ledger already holds. Only a failure of the database itself
-    raises, and then nothing of the delivery is kept (method §3.1, §3.2).
+    None stands for a document the ledger already holds. A failure of the database itself raises,
+    and Refused when a document to be read again cannot be; then nothing of the delivery is kept
+    (method §3.1, §3.2).
     """
     outcome: dict[str, Document | Refused | None] = {}
-    scopes: dict[Scope, _Lines] = {}
+    delivery = _Delivery(Pricer(cards()), paired)
     with atomic():
         for sha256 in sorted(digests):
             lock("document", sha256)
         known = set(Document.objects.filter(pk__in=digests).values_list("pk", flat=True))
         for one in offered:
             sha256 = one.kept.sha256
-            outcome[sha256] = None if sha256 in known else _try(one, scopes, by=by, at=at)
-        if scopes:
-            _deliver(scopes, by=by, at=at, origin=origin)
+            if one.again is not None:
+                _read_again(one, delivery, by=by, at=at)
+            else:
+                outcome[sha256] = None if sha256 in known else _try(one, delivery, by=by, at=at)
+        if delivery.scopes:
+            _deliver(delivery, by=by, at=at, origin=origin, exported_at=exported_at)
     return outcome
 
 
-def _try(one: Offered, scopes: dict[Scope, _Lines], *, by: str, at: datetime) -> Document | Refused:
+def _read_again(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> None:
+    """A document the ledger holds, once more into this delivery; its own row does not change."""
+    sums = _Sums()
+    _post_rows(one, delivery, sums)
+    if not sums.charges:
+        return
+    _take_over(delivery.scopes, sums.lines, one.kept.sha256)
+    delivery.rereads.append(
+        Reread(
+            document_id=one.kept.sha256,
+            at=at,
+            by=by,
+            reason=one.again or "",
+            charges=sums.charges,
+            totals=sums.total.as_json(),
+        )
+    )
+
+
+def _try(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> Document | Refused:
     """One document behind a savepoint, so that refusing it leaves nothing of it."""
     connection = connections[ledger_name()]
     try:
         with transaction.atomic(using=ledger_name()), connection.wrap_database_errors:
             sums = _Sums()
-            _post_rows(one, scopes, sums)
+            _post_rows(one, delivery, sums)
             document = document_of(one.kept, one.format, one.parsed.account, by=by, at=at)
-            _fill(document, sums)
+            _fill(document, sums, one.rows)
             document.save(force_insert=True)
     except Refused as refused:
         return refused
@@ -177,7 +234,7 @@ def _try(one: Offered, scopes: dict[Scope, _Lines], *, by: str, at: datetime) ->
         if not isinstance(error.__cause__, psycopg.DataError | psycopg.IntegrityError):
             raise
         return Refused(f"{one.kept.name}: {' '.join(str(error).split())[:500]}")
-    _take_over(scopes, sums.lines, one.kept.sha256)
+    _take_over(delivery.scopes, sums.lines, one.kept.sha256)
     return document
 
 
@@ -203,7 +260,7 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
     )
 
 
-def _fill(document: Document, sums: _Sums) -> None:
+def _fill(document: Document, sums: _Sums, rows: int | None) -> None:
     """The counts and control totals of a read document; every row must be accounted for."""
     in_parent = int(document.account["rows_in_parent"])
     if document.rows_read != sums.charges + sums.rejected + in_parent:
@@ -211,13 +268,21 @@ def _fill(document: Document, sums: _Sums) -> None:
             f"{document.name}: {document.rows_read} rows were read, but {sums.charges} charges, "
             f"{in_parent} splits and {sums.rejected} rejections came of them"
         )
+    if rows is not None and document.rows_read != rows:
+        raise Refused(
+            f"{document.name}: its manifest says {rows} rows, {document.rows_read} are in the file"
+        )
     document.charges, document.rows_rejected = sums.charges, sums.rejected
     document.account["totals"] = sums.total.as_json()
     document.account["gpu_totals"] = sums.gpu.as_json()
     document.account["gpu_unrecognised_totals"] = sums.gpu_unrecognised.as_json()
+    if sums.cards:
+        document.account["priced_totals"] = sums.priced.as_json()
+        names = ", ".join(sorted(sums.cards))
+        document.account["warnings"].append(f"priced by rate card, not invoiced: {names}")
 
 
-def _post_rows(one: Offered, scopes: dict[Scope, _Lines], sums: _Sums) -> None:
+def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
     for batch in _batches(one.parsed.records):
         rows: list[tuple[Any, ...]] = []
         rejections: list[Rejection] = []
@@ -226,11 +291,28 @@ def _post_rows(one: Offered, scopes: dict[Scope, _Lines], sums: _Sums) -> None:
             if rejection is not None:
                 rejections.append(rejection)
             elif isinstance(record, ChargeRecord):
-                snapshot_id = _count(record, scopes, sums)
-                rows.append(_row(record, snapshot_id, one.kept.sha256))
+                scope = scope_of(record)
+                if one.again is not None and scope not in one.only:
+                    continue
+                charge = _completed(record, scope, delivery)
+                snapshot_id = _count(charge, scope, delivery.scopes, sums)
+                rows.append(_row(charge, snapshot_id, one.kept.sha256))
         _copy(rows)
-        sums.rejected += len(rejections)
-        keep_rejections(one.kept.sha256, rejections)
+        if one.again is None:
+            sums.rejected += len(rejections)
+            keep_rejections(one.kept.sha256, rejections)
+
+
+def _completed(record: ChargeRecord, scope: Scope, delivery: _Delivery) -> ChargeRecord:
+    """The charge priced by a rate card, or without what the other view tells (method §3.5)."""
+    if record.view == ACTUAL and record.effective_cost is not None and scope in delivery.paired:
+        return replace(record, effective_cost=None)
+    return delivery.price(record)
+
+
+def scope_of(record: ChargeRecord) -> Scope:
+    """What a charge's snapshot is a delivery of."""
+    return storable(record.issuer), storable(record.billing_account), billing_month(record)
 
 
 def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
@@ -261,7 +343,7 @@ def _reject(record: ChargeRecord, column: str, value: str, reason: str) -> Rejec
     return Rejection.of(record.line, column, value, reason)
 
 
-def _count(record: ChargeRecord, scopes: dict[Scope, _Lines], sums: _Sums) -> int:
+def _count(record: ChargeRecord, scope: Scope, scopes: dict[Scope, _Lines], sums: _Sums) -> int:
     """Adds a charge to the document's sums; returns the snapshot it belongs to."""
     amounts: FourAmounts = (
         record.billed_cost,
@@ -274,7 +356,9 @@ def _count(record: ChargeRecord, scopes: dict[Scope, _Lines], sums: _Sums) -> in
     if record.gpu_model is not None:
         known = record.gpu_model != UNRECOGNISED
         (sums.gpu if known else sums.gpu_unrecognised).add(record.currency, amounts)
-    scope = (storable(record.issuer), storable(record.billing_account), billing_month(record))
+    if record.rate_card is not None:
+        sums.priced.add(record.currency, amounts)
+        sums.cards.add(record.rate_card)
     lines = sums.lines.get(scope)
     if lines is None:
         begun = scopes.get(scope)
@@ -367,9 +451,15 @@ def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], sha256: 
         known.documents.append(sha256)
 
 
-def _deliver(scopes: dict[Scope, _Lines], *, by: str, at: datetime, origin: str) -> None:
+def _deliver(
+    made: _Delivery, *, by: str, at: datetime, origin: str, exported_at: datetime | None
+) -> None:
     """Makes the delivery's snapshots and settles which of them are current."""
+    scopes = made.scopes
     delivery = Delivery.objects.create(at=at, by=by, origin=origin)
+    for reread in made.rereads:
+        reread.delivery = delivery
+        reread.save(force_insert=True)
     snapshots = [
         Snapshot(
             id=lines.snapshot_id,
@@ -377,6 +467,7 @@ def _deliver(scopes: dict[Scope, _Lines], *, by: str, at: datetime, origin: str)
             issuer=issuer,
             billing_account=account,
             billing_period=month,
+            exported_at=exported_at,
             arrived_at=at,
             charge_start=lines.start,
             charge_end=lines.end,

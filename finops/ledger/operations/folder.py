@@ -12,8 +12,9 @@ from pathlib import Path
 
 from django.db import connections
 
+from finops.ledger.operations.catching_up import catch_up
 from finops.ledger.operations.ingest import ingest
-from finops.ledger.operations.inputs import is_data
+from finops.ledger.operations.inputs import is_data, is_manifest
 from finops.ledger.which import ledger_name
 
 QUIET_SECONDS = 60
@@ -31,6 +32,8 @@ def take_in(folder: Path, *, by: str, at: datetime) -> dict[str, int]:
     with _alone() as first:
         paths = [str(path) for path in settled(folder, time.time())] if first else []
         documents = ingest(paths, by=by, at=at) if paths else []
+        if first:
+            catch_up(by=by, at=at)
     for document in documents:
         if document["status"] == "rejected":
             logger.warning("%s was refused: %s", document["path"], document.get("rejections"))
@@ -47,7 +50,8 @@ def settled(folder: Path, now_seconds: float) -> list[Path]:
     found = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or not is_data(path.name) or path.is_symlink() or not path.is_file():
+        wanted = is_data(path.name) or is_manifest(path.name)
+        if hidden or not wanted or path.is_symlink() or not path.is_file():
             continue
         if now_seconds - path.stat().st_mtime >= QUIET_SECONDS:
             found.append(path)

@@ -6,7 +6,7 @@ and usage records in one transaction a document. What is refused leaves nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,12 +14,22 @@ from typing import Any
 from django.db import DataError
 
 from finops.ledger.models import Document, Source
-from finops.ledger.operations import charges, documents, inputs
+from finops.ledger.operations import (
+    charges,
+    documents,
+    inputs,
+    manifests,
+    pairing,
+    parsing,
+    terms,
+)
+from finops.ledger.operations.catching_up import catch_up
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.manifests import Verdict
 from finops.ledger.operations.memory_evidence import post_memory_evidence
 from finops.ledger.operations.readings import post_readings
 from finops.ledger.operations.usage import post_usage
-from finops.ledger.queries.documents import known, refusal, report
+from finops.ledger.queries.documents import known, refusal, report, set_aside
 from finops.ledger.which import atomic
 from finops.sources import registry
 from finops.sources.records import (
@@ -27,6 +37,7 @@ from finops.sources.records import (
     EngineStartRecord,
     ModelConfigRecord,
     Parsed,
+    RateCardRecord,
     Refused,
     Rejection,
     SeriesReadings,
@@ -35,8 +46,9 @@ from finops.sources.records import (
 from finops.trail import operations as trail
 
 BOTH_LEDGERS = ("default", "sample")
-WITHOUT_SOURCE = (EngineStartRecord, ModelConfigRecord)
-ONE_BY_ONE = (SeriesReadings, UsageRecord, *WITHOUT_SOURCE)
+MEMORY_EVIDENCE = (EngineStartRecord, ModelConfigRecord)
+WITHOUT_SOURCE = (*MEMORY_EVIDENCE, *terms.KINDS)
+ONE_BY_ONE = (SeriesReadings, UsageRecord, *MEMORY_EVIDENCE)
 
 Progress = Callable[[str], None]
 Outcome = Document | Refused | None  # None: the ledger holds these bytes already
@@ -49,10 +61,11 @@ class _Candidate:
     kept: documents.Kept
     format: str
     kind: type[object] | None
+    rows: int | None = None
 
     def parse(self) -> Parsed:
         """A fresh reading of the stored bytes."""
-        return registry.parse(self.kept.path, self.kept.name, self.format)
+        return parsing.parse(self.kept, self.format)
 
 
 def ingest(
@@ -71,10 +84,19 @@ def ingest(
     where readings and usage records come from.
     """
     tell = progress or (lambda text: None)
-    entries = [_keep(one, tell) for one in inputs.find(paths)]
+    found = inputs.find(paths)
+    verdicts, unreadable = manifests.judge([one for one in found if isinstance(one, inputs.Found)])
+    results = [refusal(path, None, Refused(reason)) for path, reason in unreadable.items()]
+    results += [_set_aside(p, v) for p, v in verdicts.items() if v.status != manifests.TAKE]
+    entries = [_keep(one, tell, verdicts) for one in found if _is_read(one, verdicts)]
     kept = {one.sha256: one for _, one in entries if isinstance(one, documents.Kept)}
-    outcomes = _post(kept, by=by, at=at, format=format, source=source, tell=tell)
-    results, told = [], set[str]()
+    said = {
+        one.sha256: verdicts[path]
+        for path, one in entries
+        if isinstance(one, documents.Kept) and path in verdicts
+    }
+    outcomes = _post(kept, said, by=by, at=at, format=format, source=source, tell=tell)
+    told = set[str]()
     for path, one in entries:
         if isinstance(one, Refused | inputs.NotFound):
             results.append(refusal(path, None, one))
@@ -93,8 +115,24 @@ def is_fine(results: Sequence[dict[str, Any]]) -> bool:
     )
 
 
+def _set_aside(path: str, verdict: Verdict) -> dict[str, Any]:
+    if verdict.status == manifests.REFUSE:
+        return refusal(path, None, Refused(f"{path}: {verdict.reason}"))
+    return set_aside(
+        path, "waiting" if verdict.status == manifests.WAIT else "unchanged", verdict.reason
+    )
+
+
+def _is_read(found: inputs.Found | inputs.NotFound, verdicts: Mapping[str, Verdict]) -> bool:
+    """Manifests, and files that a manifest sets aside, are not read as data."""
+    if isinstance(found, inputs.NotFound):
+        return True
+    is_set_aside = verdicts.get(found.path, Verdict()).status != manifests.TAKE
+    return not found.is_manifest and not is_set_aside
+
+
 def _keep(
-    found: inputs.Found | inputs.NotFound, tell: Progress
+    found: inputs.Found | inputs.NotFound, tell: Progress, verdicts: Mapping[str, Verdict]
 ) -> tuple[str, documents.Kept | Refused | inputs.NotFound]:
     """The bytes of one file, in the store."""
     if isinstance(found, inputs.NotFound):
@@ -102,17 +140,24 @@ def _keep(
     tell(f"reading {found.path}")
     try:
         with found.open() as stream:
-            return found.path, documents.keep_stream(stream, found.name, found.origin)
+            kept = documents.keep_stream(stream, found.name, found.origin)
     except Exception as error:  # noqa: BLE001 - stores behind URLs fail in their own ways
         reason = (
             getattr(error, "strerror", None)
             or f"{type(error).__name__}: {inputs.masked(str(error))}"
         )
         return found.path, Refused(f"{found.path}: cannot be read ({reason})")
+    wanted = verdicts.get(found.path, Verdict()).size_bytes
+    if wanted is not None and wanted != kept.size_bytes:
+        documents.forget(kept, is_known=_is_known)
+        reason = f"its manifest says {wanted} bytes, {kept.size_bytes} are here"
+        return found.path, Refused(f"{found.path}: {reason}")
+    return found.path, kept
 
 
 def _post(
     kept: dict[str, documents.Kept],
+    said: Mapping[str, Verdict],
     *,
     by: str,
     at: datetime,
@@ -123,16 +168,24 @@ def _post(
     outcomes: dict[str, Outcome] = {}
     candidates: list[_Candidate] = []
     for sha256, one in kept.items():
-        looked = None if known(sha256) else _look(one, format)
+        verdict = said.get(sha256, Verdict())
+        looked = None if known(sha256) else _look(one, format or verdict.format, verdict.rows)
         if isinstance(looked, _Candidate):
             candidates.append(looked)
         else:
             outcomes[sha256] = looked
-    outcomes |= _post_charges(candidates, by=by, at=at, tell=tell)
-    for candidate in candidates:
-        if candidate.kind in ONE_BY_ONE:
-            tell(f"posting {candidate.kept.name}")
-            outcomes[candidate.kept.sha256] = _post_one(candidate, source, by=by, at=at)
+    exported = [one.exported_at for one in said.values() if one.exported_at is not None]
+    for kinds in (terms.KINDS, None, ONE_BY_ONE):  # rate cards come before what they price
+        if kinds is None:
+            times = max(exported, default=None)
+            outcomes |= _post_charges(candidates, times, by=by, at=at, tell=tell)
+            continue
+        for candidate in candidates:
+            if candidate.kind in kinds:
+                tell(f"posting {candidate.kept.name}")
+                outcomes[candidate.kept.sha256] = _post_one(candidate, source, by=by, at=at)
+    if any(one.kind is RateCardRecord for one in candidates):
+        catch_up(by=by, at=at)
     for sha256, outcome in outcomes.items():
         if isinstance(outcome, Refused):
             documents.forget(kept[sha256], is_known=_is_known)
@@ -144,40 +197,79 @@ def _is_known(sha256: str) -> bool:
     return any(Document.objects.using(name).filter(pk=sha256).exists() for name in BOTH_LEDGERS)
 
 
-def _look(kept: documents.Kept, format: str | None) -> _Candidate | Refused:
+def _look(
+    kept: documents.Kept, format: str | None, rows: int | None = None
+) -> _Candidate | Refused:
     """The document's format and, by its first record, what it holds."""
     try:
         chosen = format or registry.detect(kept.path, kept.name)
-        records = registry.parse(kept.path, kept.name, chosen).records
+        records = parsing.parse(kept, chosen).records
         first = next((one for one in records if not isinstance(one, Rejection)), None)
         if isinstance(records, Iterator) and hasattr(records, "close"):
             records.close()
     except Refused as refused:
         return refused
-    return _Candidate(kept, chosen, None if first is None else type(first))
+    return _Candidate(kept, chosen, None if first is None else type(first), rows)
 
 
 def _post_charges(
-    candidates: Sequence[_Candidate], *, by: str, at: datetime, tell: Progress
+    candidates: Sequence[_Candidate],
+    exported_at: datetime | None,
+    *,
+    by: str,
+    at: datetime,
+    tell: Progress,
 ) -> dict[str, Outcome]:
     """The delivery's charges, and documents without any record, in one transaction."""
     mine = [one for one in candidates if one.kind in (ChargeRecord, None)]
     if not mine:
         return {}
 
-    def offered() -> Iterator[charges.Offered]:
-        for one in mine:
-            tell(f"posting {one.kept.name}")
-            yield charges.Offered(one.kept, one.format, one.parse())
+    try:
+        with atomic():
+            outcomes = _post_delivery(mine, exported_at, by=by, at=at, tell=tell)
+    except Refused as refused:  # a document to be read again could not be: nothing is kept
+        return {one.kept.sha256: refused for one in mine}
+    return outcomes
 
-    digests = [one.kept.sha256 for one in mine]
-    origin = ", ".join(one.kept.origin for one in mine[:20])
-    with atomic():
-        outcomes = charges.post_charges(offered(), by=by, at=at, origin=origin, digests=digests)
-        for outcome in outcomes.values():
-            if isinstance(outcome, Document):
-                _note(outcome, by=by, at=at)
-    return dict(outcomes)
+
+def _post_delivery(
+    mine: Sequence[_Candidate],
+    exported_at: datetime | None,
+    *,
+    by: str,
+    at: datetime,
+    tell: Progress,
+) -> dict[str, Outcome]:
+    of_two_views = {
+        one.kept.sha256: (one.kept, one.format)
+        for one in mine
+        if pairing.is_of_two_views(one.format)
+    }
+    plan = pairing.plan(of_two_views) if of_two_views else pairing.Plan()
+    taken = [one for one in mine if one.kept.sha256 not in plan.refused]
+
+    def offered() -> Iterator[charges.Offered]:
+        for one in taken:
+            tell(f"posting {one.kept.name}")
+            format = plan.formats.get(one.kept.sha256, one.format)
+            parsed = parsing.parse(one.kept, format)
+            yield charges.Offered(one.kept, parsed.account.format, parsed, rows=one.rows)
+        yield from plan.again
+
+    outcomes = charges.post_charges(
+        offered(),
+        by=by,
+        at=at,
+        origin=", ".join(one.kept.origin for one in mine[:20]),
+        digests=[one.kept.sha256 for one in taken],
+        paired=plan.paired,
+        exported_at=exported_at,
+    )
+    for outcome in outcomes.values():
+        if isinstance(outcome, Document):
+            _note(outcome, by=by, at=at)
+    return dict(outcomes) | dict(plan.refused)
 
 
 def _post_one(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Outcome:
@@ -208,10 +300,17 @@ def _post_series(candidate: _Candidate, source: str, *, by: str, at: datetime) -
     rejections: list[Rejection] = []
     records = _without_rejections(parsed, candidate.kind, rejections)
     document = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
-    more, unnamed = _post_records(document, place, candidate.kind, records, rejections, at)
+    more: dict[str, Any]
+    if candidate.kind in terms.KINDS:
+        told = terms.post_terms(document, candidate.kind, records, by=by, at=at)
+        rejections += told.refused
+        more, unnamed = {"evidence_records": told.records, "warnings": told.warnings}, 0
+    else:
+        more, unnamed = _post_records(document, place, candidate.kind, records, rejections, at)
     final = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
     document.rows_read, document.version = final.rows_read, final.version
-    document.account = final.account | more
+    warnings = [*final.account["warnings"], *more.pop("warnings", [])]
+    document.account = final.account | more | {"warnings": warnings}
     document.rows_rejected = len(rejections) + unnamed
     document.save(force_insert=True)
     charges.keep_rejections(document.sha256, rejections)

@@ -44,6 +44,7 @@ class Found:
     name: str
     origin: str
     open: Callable[[], BinaryIO]
+    is_manifest: bool = False
 
 
 class NotFound(ValueError):
@@ -96,7 +97,7 @@ def _within(folder: Path, closed: list[OSError]) -> Iterator[Path]:
     """The data files below a folder; folders that cannot be read are added to `closed`."""
     for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(parent) / name for name in names if is_data(name))
+        yield from (Path(parent) / name for name in names if is_data(name) or is_manifest(name))
 
 
 def is_data(name: str) -> bool:
@@ -107,8 +108,14 @@ def is_data(name: str) -> bool:
     return PurePosixPath(lower).suffix in DATA_SUFFIXES
 
 
+def is_manifest(name: str) -> bool:
+    """Whether a file says what an export consists of, by its name; it is never read as data."""
+    return name.lower().endswith("manifest.json")
+
+
 def _local(path: Path) -> Found:
-    return Found(str(path), path.name, str(path.absolute()), lambda: path.open("rb"))
+    place = str(path.absolute())
+    return Found(str(path), path.name, place, lambda: path.open("rb"), is_manifest(path.name))
 
 
 def _at_url(url: str) -> Iterator[Found]:
@@ -129,14 +136,15 @@ def _at_url(url: str) -> Iterator[Found]:
     for one in places:
         path = shown if one == place else f"{shown.split('*')[0].rstrip('/')} → {one}"
         name = PurePosixPath(urlsplit(one).path if "://" in one else one).name or one
-        yield Found(path, name, path, _opener(system, one))
+        yield Found(path, name, path, _opener(system, one), is_manifest(name))
 
 
 def _remote_places(system: Any, place: str) -> list[str]:
     if any(sign in place for sign in "*["):
         return sorted(system.glob(place))
     if system.isdir(place):
-        return sorted(one for one in system.find(place) if is_data(PurePosixPath(one).name))
+        names = {one: PurePosixPath(one).name for one in system.find(place)}
+        return sorted(one for one, name in names.items() if is_data(name) or is_manifest(name))
     return [place]
 
 

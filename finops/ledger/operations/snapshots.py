@@ -17,6 +17,7 @@ from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.which import atomic
 from finops.trail import operations as trail
 
+WHOLE_ACCOUNT = {"aws-cur", "aws-cur-2"}  # one export holds every issuer of the account
 VERDICTS = ("parts", "replacement", "refused")
 INSTANT = timedelta(microseconds=1)
 
@@ -31,7 +32,31 @@ def settle(snapshots: Sequence[Snapshot], *, by: str, at: datetime) -> dict[int,
     for snapshot in sorted(snapshots, key=_scope):
         lock("scope", *_scope(snapshot))
         verdicts[snapshot.pk] = _settle_one(snapshot, by, at)
+    _leave_behind([one for one in snapshots if verdicts[one.pk] == "current"], by, at)
     return verdicts
+
+
+def _leave_behind(snapshots: Sequence[Snapshot], by: str, at: datetime) -> None:
+    """A report of a whole account replaces its older one of an issuer it no longer names.
+
+    An AWS report first bears one name of the invoicing entity, and another once it is final.
+    """
+    for new in snapshots:
+        if not _is_whole_account(new):
+            continue
+        others = with_verdict().filter(
+            billing_account=new.billing_account,
+            billing_period=new.billing_period,
+            verdict="current",
+        )
+        for other in others.exclude(delivery=new.delivery_id):
+            if other.pk < new.pk and overlap(other, new) and _is_whole_account(other):
+                _say(other, "superseded", by, at, f"replaced by snapshot {new.pk} of the account")
+
+
+def _is_whole_account(snapshot: Snapshot) -> bool:
+    formats = snapshot.parts.values_list("document__format", flat=True)
+    return set(formats) <= WHOLE_ACCOUNT
 
 
 def _scope(snapshot: Snapshot) -> tuple[str, str, str]:

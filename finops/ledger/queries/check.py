@@ -16,6 +16,7 @@ from finops.ledger.models import (
     Document,
     ReadingBlock,
     RejectedRow,
+    Reread,
     Series,
     Snapshot,
     UsageHour,
@@ -40,12 +41,13 @@ def missing_bytes(stored: Callable[[str], Path], digest_of: Digest) -> Iterator[
 def miscounted_documents() -> Iterator[str]:
     """Documents whose rows are not all accounted for, or whose postings are not as counted."""
     lines = _counts(Charge, "pk")
+    again = _sums(Reread, "charges")
     rejected = _counts(RejectedRow, "pk")
     readings = _sums(ReadingBlock, "readings")
     requests = _sums(UsageHour, "requests")
     for one in Document.objects.order_by("pk").iterator(chunk_size=500):
         found = {
-            "charges": (one.charges, lines.get(one.pk, 0)),
+            "charges": (one.charges + again.get(one.pk, 0), lines.get(one.pk, 0)),
             "readings": (one.readings, readings.get(one.pk, 0)),
             "usage records": (one.account.get("records", 0), requests.get(one.pk, 0)),
         }
@@ -78,9 +80,23 @@ def changed_totals() -> Iterator[str]:
     for document_id, currency, *four in rows.values_list(*names):
         sums[document_id].add(currency, (four[0], four[1], four[2], four[3]))
     for one in Document.objects.order_by("pk").iterator(chunk_size=500):
-        said = _decimals(one.account.get("totals", {}))
+        said = _decimals(_with_rereads(one))
         if said != _decimals(sums[one.pk].as_json()):
             yield f"{one.name}: its charges no longer sum to its control totals"
+
+
+def _with_rereads(document: Document) -> dict[str, dict[str, str | None]]:
+    """The control totals of a document and of each time it was read again."""
+    total = Money()
+    for totals in (document.account.get("totals", {}), *_reread_totals(document)):
+        for currency, amounts in totals.items():
+            four = [None if amounts.get(b) is None else Decimal(amounts[b]) for b in BASES]
+            total.add(currency, (four[0], four[1], four[2], four[3]))
+    return total.as_json()
+
+
+def _reread_totals(document: Document) -> Iterable[dict[str, Any]]:
+    return document.rereads.values_list("totals", flat=True)
 
 
 def _decimals(totals: dict[str, dict[str, str | None]]) -> dict[tuple[str, str], Decimal | None]:

@@ -46,6 +46,7 @@ def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, A
         "totals": account.get("totals", {}),
         "gpu_totals": account.get("gpu_totals", {}),
         "gpu_unrecognised_totals": account.get("gpu_unrecognised_totals", {}),
+        "priced_totals": account.get("priced_totals", {}),
         "snapshots": [
             {
                 "id": one.pk,
@@ -83,8 +84,18 @@ def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dic
         "totals": {},
         "gpu_totals": {},
         "gpu_unrecognised_totals": {},
+        "priced_totals": {},
         "snapshots": [],
     }
+
+
+def set_aside(path: str, status: str, reason: str) -> dict[str, Any]:
+    """A file that a manifest keeps from being read now: `waiting` or, of an older set, `unchanged`.
+
+    Nothing of it is kept.
+    """
+    nothing = refusal(path, None, ValueError(reason))
+    return nothing | {"status": status, "rejections": [], "warnings": [reason]}
 
 
 def _snapshots(document: Document) -> list[Any]:

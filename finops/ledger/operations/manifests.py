@@ -1,0 +1,239 @@
+"""Manifests of exports: which files are one delivery, and whether all of them are here (§3.2).
+
+Amazon's manifest names the assembly that counts; older ones beside it are left alone. Azure's says how
+many files, bytes and rows there are; of several runs of one export the latest counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from finops.core.period import parse_instant
+from finops.ledger.operations.inputs import Found
+from finops.sources.azure_cost import FORMAT as AZURE
+
+LARGEST_BYTES = 16 * 1024 * 1024
+TAKE, WAIT, OLD, REFUSE = "take", "wait", "old", "refuse"
+_VIEWS = {"ActualCost": f"{AZURE}-actual", "AmortizedCost": f"{AZURE}-amortized"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a manifest says of one file; `rows`, `size_bytes` are what it must hold."""
+
+    status: str = TAKE
+    reason: str = ""
+    rows: int | None = None
+    size_bytes: int | None = None
+    format: str | None = None
+    exported_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Set:
+    """The files of one manifest: named, governed, and of which run of which export."""
+
+    manifest: str
+    named: dict[str, Verdict]
+    governed: list[str]
+    missing: list[str]
+    export: tuple[str, ...] = ()
+    run: str = ""
+    problem: str = ""
+    others: str = OLD
+
+
+def judge(found: Sequence[Found]) -> tuple[dict[str, Verdict], dict[str, str]]:
+    """Verdicts by path of the files that manifests govern, and manifests that cannot be read.
+
+    A file that no manifest governs has no verdict: it is its own delivery.
+    """
+    data = [one.path for one in found if not one.is_manifest]
+    sets: list[_Set] = []
+    unreadable: dict[str, str] = {}
+    for one in found:
+        if not one.is_manifest:
+            continue
+        try:
+            described = _set_of(one.path, _content(one), data)
+        except ValueError as error:
+            unreadable[one.path] = f"{one.path}: {error}"
+            described = _damaged(one.path, data)
+        if described is not None:
+            sets.append(described)
+    verdicts: dict[str, Verdict] = {}
+    for made in _outermost(sets):
+        verdicts |= _verdicts(made)
+    _keep_latest_runs(sets, verdicts)
+    return verdicts, unreadable
+
+
+def _content(found: Found) -> Any:
+    with found.open() as stream:
+        content = stream.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise ValueError("a manifest of more than 16 MiB")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not readable as JSON ({error})") from None
+
+
+def _folder(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+def _set_of(path: str, content: Any, data: Sequence[str]) -> _Set | None:
+    """The set a manifest describes; None for one of another kind, which governs nothing."""
+    if not isinstance(content, dict):
+        raise ValueError("not a manifest: no JSON object")
+    if "reportKeys" in content:
+        return _amazon(path, _texts(content, "reportKeys"), data)
+    if "dataFiles" in content:
+        return _amazon_export(path, _texts(content, "dataFiles"), data)
+    if "blobs" in content:
+        return _azure(path, content, data)
+    return None
+
+
+def _texts(content: Mapping[str, Any], name: str) -> list[str]:
+    value = content[name]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{name} is not a list of names")
+    return value
+
+
+def _damaged(path: str, data: Iterable[str]) -> _Set:
+    folder = _folder(path)
+    governed = [one for one in data if _folder(one) == folder]
+    return _Set(path, {}, governed, ["what it names cannot be read"])
+
+
+def _tail(path: str, parts: int) -> tuple[str, ...]:
+    return PurePosixPath(path).parts[-parts:]
+
+
+def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
+    """A report: the assembly that the manifest names, below its own folder."""
+    folder = _folder(path)
+    governed = [one for one in data if one.startswith(f"{folder.rstrip('/')}/")]
+    named: dict[str, Verdict] = {}
+    missing = []
+    for key in keys:
+        same = [one for one in governed if _tail(one, 2) == _tail(key, 2)]
+        same = same or [
+            one for one in governed if _folder(one) == folder and _tail(one, 1) == _tail(key, 1)
+        ]
+        if same:
+            named[same[0]] = Verdict()
+        else:
+            missing.append(key)
+    return _Set(path, named, governed, missing)
+
+
+def _amazon_export(path: str, files: Sequence[str], data: Sequence[str]) -> _Set:
+    """An export of the newer kind: manifests and data stand in sibling folders by month."""
+    months = {_tail(one, 2)[0] for one in files}
+    root = str(PurePosixPath(path).parent.parent.parent)
+    governed = [
+        one for one in data if one.startswith(root) and PurePosixPath(one).parent.name in months
+    ]
+    named, missing = {}, []
+    for name in files:
+        same = [one for one in governed if _tail(one, 2) == _tail(name, 2)]
+        if same:
+            named[same[0]] = Verdict()
+        else:
+            missing.append(name)
+    return _Set(path, named, governed, missing)
+
+
+def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
+    blobs = content["blobs"]
+    if not isinstance(blobs, list) or not all(isinstance(one, dict) for one in blobs):
+        raise ValueError("blobs is not a list of files")
+    config, run = content.get("exportConfig") or {}, content.get("runInfo") or {}
+    exported_at = _instant(run.get("submittedTime"))
+    folder = _folder(path)
+    governed = [one for one in data if _folder(one) == folder]
+    made = _Set(path, {}, governed, [], others=REFUSE)
+    made.run = str(run.get("submittedTime") or run.get("runId") or path)
+    names = (config.get("resourceId") or config.get("exportName"), config.get("type"))
+    made.export = tuple(str(one) for one in (*names, run.get("startDate")) if one)
+    count = _whole(content.get("blobCount"))
+    if count is not None and count != len(blobs):
+        made.problem = f"the manifest says {count} files and names {len(blobs)}"
+    for blob in blobs:
+        name = str(blob.get("blobName", ""))
+        same = [one for one in governed if _tail(one, 1) == _tail(name, 1)]
+        if not same:
+            made.missing.append(name)
+            continue
+        made.named[same[0]] = Verdict(
+            rows=_whole(blob.get("dataRowCount")),
+            size_bytes=_whole(blob.get("byteCount")),
+            format=_VIEWS.get(str(config.get("type"))),
+            exported_at=exported_at,
+        )
+    return made
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _instant(value: object) -> datetime | None:
+    try:
+        return parse_instant(str(value)[:19]) if value else None
+    except ValueError:
+        return None
+
+
+def _outermost(sets: Sequence[_Set]) -> list[_Set]:
+    """Without manifests below the folder of another that governs their files: it decides."""
+    return [
+        one
+        for one in sets
+        if not any(
+            other is not one
+            and other.others == OLD
+            and _folder(one.manifest).startswith(f"{_folder(other.manifest)}/")
+            for other in sets
+        )
+    ]
+
+
+def _verdicts(one: _Set) -> dict[str, Verdict]:
+    if one.problem:
+        return {path: Verdict(REFUSE, f"{one.manifest}: {one.problem}") for path in one.governed}
+    if one.missing:
+        reason = (
+            f"{one.manifest} names {len(one.named) + len(one.missing)} files; "
+            f"{len(one.missing)} are not here yet, first {one.missing[0]}"
+        )
+        waiting = {p: Verdict(WAIT, reason) for p in one.named or one.governed or [one.manifest]}
+    else:
+        waiting = dict(one.named)
+    why = f"{one.manifest} does not name this file"
+    others = {path: Verdict(one.others, why) for path in one.governed if path not in waiting}
+    return others | waiting
+
+
+def _keep_latest_runs(sets: Sequence[_Set], verdicts: dict[str, Verdict]) -> None:
+    """Of several runs of one export only the latest complete one is taken."""
+    latest: dict[tuple[str, ...], _Set] = {}
+    complete = [one for one in sets if one.export and not one.missing and not one.problem]
+    for one in complete:
+        known = latest.get(one.export)
+        if known is None or one.run > known.run:
+            latest[one.export] = one
+    for one in complete:
+        newest = latest[one.export]
+        if newest is not one:
+            reason = f"an older run; {newest.manifest} is the latest"
+            verdicts |= {path: Verdict(OLD, reason) for path in one.governed}

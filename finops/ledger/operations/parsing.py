@@ -1,0 +1,45 @@
+"""Reading documents of the store: by their format, a saved mapping, or as they were read before."""
+
+from __future__ import annotations
+
+from finops.ledger.models import CsvMapping, Document
+from finops.ledger.operations.documents import Kept, stored
+from finops.sources import csv_mapping, registry
+from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
+from finops.sources.records import Parsed, Refused
+
+_VIEWS = {ACTUAL: f"{FORMAT}-actual", AMORTISED: f"{FORMAT}-amortized"}
+
+
+def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
+    """A fresh reading of stored bytes; `version` is a mapping's, by default the newest.
+
+    Refused when the bytes cannot be read so, or no mapping has the name.
+    """
+    if not format.startswith(csv_mapping.PREFIX):
+        return registry.parse(kept.path, kept.name, format)
+    name = format.removeprefix(csv_mapping.PREFIX)
+    rows = CsvMapping.objects.filter(name=name)
+    if version is not None:
+        rows = rows.filter(version=version)
+    row = rows.order_by("-version").first()
+    if row is None:
+        raise Refused(f"{kept.name}: there is no mapping {name!r}; save one with `mapping {name}`")
+    columns = csv_mapping.mapping_of(row.content, row.version)
+    return csv_mapping.parse(kept.path, kept.name, format, columns)
+
+
+def parse_again(document: Document) -> tuple[Kept, Parsed]:
+    """A document as it was read when it came, from the same bytes."""
+    kept = kept_of(document)
+    if document.format.startswith(csv_mapping.PREFIX):
+        return kept, parse(kept, document.format, int(document.version or 0))
+    if document.format == FORMAT:
+        return kept, parse(kept, _VIEWS.get(document.version, FORMAT))
+    return kept, parse(kept, document.format)
+
+
+def kept_of(document: Document) -> Kept:
+    """A document's place in the store."""
+    sha256 = document.sha256
+    return Kept(sha256, document.size_bytes, stored(sha256), False, document.name, document.origin)
