@@ -193,5 +193,7 @@ def charges_others(version: str | None) -> bool:
 
 
 def gib(value: int) -> str:
-    """Bytes as GiB with two decimals, for sentences."""
+    """Bytes for sentences: GiB with two decimals, MiB where that would say little."""
+    if 0 < abs(value) < GIB // 10:
+        return f"{plain(round_half_even(Decimal(value) / (1 << 20), 1))} MiB"
     return f"{plain(round_half_even(Decimal(value) / GIB, 2))} GiB"

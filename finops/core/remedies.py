@@ -25,6 +25,7 @@ HIGHEST: Final = Decimal("0.98")
 """Above it engines are known to run out of memory outside their budget."""
 STEP: Final = Decimal("0.01")
 BLOCK: Final = 16
+MOST_TIMES: Final = 16
 _HALF_UNIT: Final = GIB // 200
 """Engines print GiB with two decimals: a figure may be so much more or less."""
 
@@ -140,7 +141,7 @@ def _too_small(engine: EngineStart, failure: Failure, worker: Worker) -> None:
         failure.available_bytes = worker.kv_bytes
     _bytes_from_tokens(failure)
     longest = _longest(failure)
-    failure.summary = _too_small_sentence(failure)
+    failure.summary = _too_small_sentence(failure, _there(engine, failure))
     failure.remedies = [
         Remedy("lower-max-model-len", None if longest is None else str(longest),
                "The longest request that fits into the cache there is; it is not a reservation, "
@@ -148,7 +149,7 @@ def _too_small(engine: EngineStart, failure: Failure, worker: Worker) -> None:
         *_more_cache(engine, failure, worker),
     ]  # fmt: skip
     if engine.kv_dtype in (None, "auto", "bfloat16", "float16"):
-        failure.remedies.append(_quantize_kv(failure))
+        failure.remedies.append(_quantize_kv(engine, failure))
     failure.remedies.append(_more_gpus(engine, failure, worker))
     failure.wrong_remedies = [_NOT_LOWER]
 
@@ -161,14 +162,14 @@ def _bytes_from_tokens(failure: Failure) -> None:
         failure.short_bytes = failure.needed_bytes - available
 
 
-def _too_small_sentence(failure: Failure) -> str:
+def _too_small_sentence(failure: Failure, there: int | None) -> str:
     text = "One request of the longest allowed length does not fit into the cache"
     if failure.kv_tokens is not None and failure.max_model_len is not None:
         lacking = failure.max_model_len - failure.kv_tokens
         text += f": it holds {failure.kv_tokens:,} of {failure.max_model_len:,} tokens, {lacking:,}"
         text += " short"
-    if failure.needed_bytes is not None and failure.available_bytes is not None:
-        text += f" ({gib(failure.needed_bytes)} needed, {gib(failure.available_bytes)} there)"
+    if failure.needed_bytes is not None and there is not None:
+        text += f" ({gib(failure.needed_bytes)} needed, {gib(there)} there)"
     return text + "."
 
 
@@ -205,8 +206,16 @@ def _more_cache(engine: EngineStart, failure: Failure, worker: Worker) -> list[R
                    f"longest request fits: {gib(short)} more of {gib(total)}.")]  # fmt: skip
 
 
-def _quantize_kv(failure: Failure) -> Remedy:
-    needed, available = failure.needed_bytes, failure.available_bytes
+def _there(engine: EngineStart, failure: Failure) -> int | None:
+    """The cache there is: to the byte where its size was given in bytes, else as printed."""
+    given, printed = engine.kv_cache_memory_bytes, failure.available_bytes
+    if given is not None and (printed is None or abs(printed - given) <= _HALF_UNIT):
+        return given
+    return printed
+
+
+def _quantize_kv(engine: EngineStart, failure: Failure) -> Remedy:
+    needed, available = failure.needed_bytes, _there(engine, failure)
     why = "Keys and values in 8 bits take half the bytes a token"
     if needed is not None and available is not None:
         half = -(-needed // 2)
@@ -216,13 +225,15 @@ def _quantize_kv(failure: Failure) -> Remedy:
 
 def _more_gpus(engine: EngineStart, failure: Failure, worker: Worker) -> Remedy:
     now = engine.tensor_parallel or 1
-    needed, available = failure.needed_bytes, failure.available_bytes
+    needed, available = failure.needed_bytes, _there(engine, failure)
     if needed is None or available is None:
         return Remedy("more-gpus", str(now * 2), "Twice the GPUs halve the cache of a token on each "
                       "and the weights too, where there are enough KV heads.")  # fmt: skip
     weights, times = worker.weights_bytes or 0, 2
-    while times < 64 and needed > times * (available + weights - weights // times):
+    while times <= MOST_TIMES and needed > times * (available + weights - weights // times):
         times *= 2
+    if times > MOST_TIMES:
+        return Remedy("more-gpus", None, f"Not even {MOST_TIMES} times the GPUs would hold it.")
     return Remedy("more-gpus", str(now * times), f"Divides the {gib(needed)} of a longest request "
                   f"by {times} and frees weights on each GPU, where there are enough KV "
                   "heads.")  # fmt: skip
