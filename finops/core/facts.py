@@ -15,6 +15,7 @@ from typing import Any
 from .baseline import Terms
 from .memory import KvFigures
 from .money import EXACT
+from .nodes import NodeFacts
 from .period import Period
 from .tokens import Tokens
 from .unit_cost import Counted, Weights
@@ -32,9 +33,15 @@ class PlaceSum:
     charges: int
 
 
+RATE_CARD = "rate card "  # the start of a commitment's name that stands for a card's prices
+
+
 @dataclass(frozen=True, slots=True)
 class CommitmentSum:
-    """One commitment: what its purchases and its use add to billed to come to effective."""
+    """One commitment: what its purchases and its use add to billed to come to effective.
+
+    What a rate card prices is on no invoice: it is a sum of its own, named after the card.
+    """
 
     commitment: str
     name: str
@@ -193,5 +200,6 @@ class Facts:
     documents: tuple[DocumentFacts, ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[Notice, ...] = ()
+    nodes: NodeFacts | None = None
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)

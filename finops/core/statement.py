@@ -7,7 +7,7 @@ decimals are text in full length, instants RFC 3339. Nothing is rounded here but
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from . import register, tieout, wording
@@ -62,6 +62,7 @@ def statement(
         "period": tieout.period_table(facts),
     }
     value["allocation"] = tieout.allocation_rows(facts)
+    value["nodes"] = _nodes(facts)
     value["bridge_groups"] = side_value(facts)
     value["bridge"] = bridge_value(previous, value)
     value["annotations"] = []
@@ -162,6 +163,24 @@ def _workload(w: WorkloadFacts, facts: Facts, compared: Comparison | None) -> Va
         else None,
         "memory": _memory(w) or None,
         "share_of_cost": text_of(divide(w.cost, total) if total else None),
+    }
+
+
+def _nodes(facts: Facts) -> Value | None:
+    """Nodes against the invoice, both sides (method §4); null where no node is known."""
+    nodes = facts.nodes
+    if nodes is None:
+        return None
+    names = [
+        f.name
+        for f in fields(nodes)
+        if f.name not in ("unmatched_nodes", "unmatched_charges", "currency")
+    ]
+    return {
+        **{name: plain(getattr(nodes, name)) for name in (*names, "unmatched_node_hours")},
+        "unmatched_nodes": list(nodes.unmatched_nodes),
+        "unmatched_charges": nodes.unmatched_charges,
+        "currency": nodes.currency,
     }
 
 

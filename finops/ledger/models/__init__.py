@@ -13,6 +13,7 @@ from .charges import (
 )
 from .evidence import Document, Fetch, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
+from .nodes import GpuHour
 from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
@@ -28,6 +29,7 @@ __all__ = [
     "EvidenceLink",
     "Fetch",
     "FxRate",
+    "GpuHour",
     "InvoiceAmount",
     "ModelConfig",
     "PeriodConfirmation",

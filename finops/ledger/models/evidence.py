@@ -68,6 +68,18 @@ class Source(models.Model):
     )
     user = models.CharField(max_length=120, blank=True, help_text="User of basic authentication.")
     accept_encoding = models.CharField(max_length=20, default="identity")
+    tenant = models.CharField(
+        max_length=150, blank=True, help_text="Sent as X-Scope-OrgID (Mimir, Cortex)."
+    )
+    product = models.CharField(
+        max_length=20, blank=True, help_text="What the store is, where its answers do not say."
+    )
+    region = models.CharField(
+        max_length=40, blank=True, help_text="Region of requests signed SigV4."
+    )
+    probe = models.JSONField(
+        default=dict, blank=True, help_text="What the store last said of itself."
+    )
     active = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)

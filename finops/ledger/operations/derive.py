@@ -149,9 +149,11 @@ class _Deriving:
         copy_rows(new)
         from .cache import derive_cache
         from .devices import derive_devices
+        from .nodes import derive_nodes
 
         derive_cache(self.target, self.series, from_day, at=self.at)
         derive_devices(self.target, self.series, from_day, at=self.at)
+        derive_nodes(self.series, from_day, at=self.at)
 
     def _changed(self, series: Series, from_day: int) -> Iterator[TokenHour]:
         fresh = self.rows_of(series, from_day)

@@ -6,17 +6,22 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 
 from finops.core.allocation import WORKLOAD, Assigner, Place
+from finops.core.bridge import decimal_of
 from finops.core.period import Period, instant_of
 from finops.core.tokens import Tokens
 from finops.ledger.models import Workload
 
 from .allocation import assign_charges, assign_series, shared_keys
 from .costs import Costs, costs, report_currency, split_costs
+from .nodes import NodeLedger
 from .reaches import CostSpan, Span, cost_span, source_spans
 from .tokens import TokenLedger
+
+SHAPES = "GPU count of the invoice's shape × billed hours"
 
 
 @dataclass
@@ -32,6 +37,7 @@ class Reading:
     whole: Costs
     cost_span: CostSpan
     source_spans: dict[str, Span]
+    nodes: NodeLedger
     parts: dict[Period, Costs] = field(default_factory=dict)
     tokens_in: dict[Period, dict[Place, Tokens]] = field(default_factory=dict)
 
@@ -61,7 +67,7 @@ class Reading:
         if period == self.period:
             return self.whole
         if period not in self.parts:
-            found = costs(period, self.charge_places, self.as_of)
+            found = costs(period, self.charge_places, self.as_of, self.nodes.nodes)
             self._split(found)
             self.parts[period] = found
         return self.parts[period]
@@ -71,8 +77,28 @@ class Reading:
         self._split(self.whole)
 
     def _split(self, found: Costs) -> None:
-        hours = {w.slug: self.whole.gpu_hours(w.slug) or Decimal(0) for w in self.workloads}
-        split_costs(found, shared_keys(), self._token_weights(), hours)
+        hours = {w.slug: self.gpu_hours(w.slug)[0] or Decimal(0) for w in self.workloads}
+        split_costs(found, shared_keys(self.as_of), self._token_weights(), hours)
+
+    def gpu_hours(
+        self, slug: str, period: Period | None = None
+    ) -> tuple[Decimal | None, str | None]:
+        """GPU-hours of a workload and by what they are known: requests, else devices, else the
+        shapes of its charges (method §4). One source for the whole week, so that weeks compare."""
+        whole = period is None or period == self.period
+        told = self._told.get(slug)
+        if told is None:
+            found = self.whole if whole else self.costs_of(period or self.period)
+            hours = found.gpu_hours(slug)
+            return hours, None if hours is None else SHAPES
+        if whole:
+            return decimal_of(told[0]), told[1]
+        part = self.nodes.gpu_hours(period or self.period).get(slug, (Fraction(0), told[1]))
+        return decimal_of(part[0]), told[1]
+
+    @cached_property
+    def _told(self) -> dict[str, tuple[Fraction, str]]:
+        return self.nodes.gpu_hours(self.period)
 
     def _token_weights(self) -> dict[str, int]:
         """Processed tokens of inference workloads: what the key `tokens` splits by."""
@@ -138,17 +164,20 @@ class Reading:
 
 def read(period: Period, as_of: datetime | None = None) -> Reading:
     """Reads a period of whole hours once, its shared charges split."""
-    charges = assign_charges(as_of)
+    charges, series = assign_charges(as_of), assign_series(as_of)
+    ledger = TokenLedger(period, as_of)
+    nodes = NodeLedger(period, ledger, series)
     reading = Reading(
         period=period,
         as_of=as_of,
-        series_places=assign_series(as_of),
+        series_places=series,
         charge_places=charges,
-        ledger=TokenLedger(period),
+        ledger=ledger,
         workloads=list(Workload.objects.order_by("slug")),
-        whole=costs(period, charges, as_of),
+        whole=costs(period, charges, as_of, nodes.nodes),
         cost_span=cost_span(period, as_of),
-        source_spans=source_spans(period),
+        source_spans=source_spans(period, as_of),
+        nodes=nodes,
     )
     reading.split()
     return reading
