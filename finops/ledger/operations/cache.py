@@ -13,6 +13,7 @@ from finops.ledger.models import CacheHour, Series, Target
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
+from .columns import read_columns
 
 KEPT_LABELS = (
     "block_size",
@@ -112,8 +113,6 @@ def _is_awake_gauge(series: Series) -> bool:
 
 def _gauge(series: Sequence[Series], from_ms: int) -> Gauge:
     """The readings of one gauge; of several replicas, or of two names, the first."""
-    from .derive import read_columns
-
     for one in series:
         for _, (times, values) in sorted(read_columns(one, max(0, from_ms)).items()):
             return Gauge(times, values)
@@ -122,8 +121,6 @@ def _gauge(series: Sequence[Series], from_ms: int) -> Gauge:
 
 def _moves(counters: Sequence[Series], from_ms: int) -> list[int]:
     """The instants at which a token counter showed another value than before."""
-    from .derive import read_columns
-
     moved: set[int] = set()
     for one in counters:
         for times, values in read_columns(one, max(0, from_ms)).values():
@@ -137,8 +134,6 @@ def _moves(counters: Sequence[Series], from_ms: int) -> list[int]:
 
 def _pools(usage: Series, series: Sequence[Series], from_ms: int) -> list[Pool]:
     """The configurations of an engine in time order, from `cache_config_info` labels."""
-    from .derive import read_columns
-
     infos = [one for one in series if one.role == "cache_config"]
     engines = len({one.engine for one in infos}) or 1
     pools: list[Pool] = []

@@ -22,10 +22,13 @@ from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import ReadingBlock, Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name
 from finops.sources.engines import mark_of
-from finops.sources.samples import unpack
 
 from .bulk import copy_rows
+from .cache import derive_cache
+from .columns import Columns, read_columns
+from .devices import derive_devices
 from .locks import lock, lock_shared
+from .nodes import derive_nodes
 
 COUNTER_ROLES = (
     "prompt",
@@ -40,7 +43,6 @@ COUNTER_ROLES = (
     "answered",
 )
 _NO_POSTING = instant_of(0)
-Columns = tuple[list[int], list[float]]
 
 
 @dataclass(slots=True)
@@ -147,10 +149,6 @@ class _Deriving:
             if series.role in COUNTER_ROLES:
                 new.extend(self._changed(series, from_day))
         copy_rows(new)
-        from .cache import derive_cache
-        from .devices import derive_devices
-        from .nodes import derive_nodes
-
         derive_cache(self.target, self.series, from_day, at=self.at)
         derive_devices(self.target, self.series, from_day, at=self.at)
         derive_nodes(self.series, from_day, at=self.at)
@@ -309,35 +307,6 @@ class _Deriving:
         }
         silence = silence_of(restart.from_ms, restart.to_ms, usual_ms, ups)
         return facts | ({"silence": list(silence)} if silence else {})
-
-
-def read_columns(series: Series, from_ms: int) -> dict[str, Columns]:
-    """A series' readings from an instant on, by replica, in time order, each reading once."""
-    pieces: dict[str, list[tuple[list[int], list[float]]]] = {}
-    blocks = (
-        ReadingBlock.objects.filter(series=series, hour__gte=instant_of(from_ms))
-        .order_by("hour", "first_ms", "pk")
-        .values_list("replica", "payload")
-    )
-    for replica, payload in blocks.iterator(chunk_size=2000):
-        times, values = unpack(bytes(payload))
-        pieces.setdefault(replica, []).append((times.tolist(), values.tolist()))
-    return {replica: _joined(parts) for replica, parts in pieces.items()}
-
-
-def _joined(parts: Sequence[Columns]) -> Columns:
-    times: list[int] = []
-    values: list[float] = []
-    overlap = False
-    for more_times, more_values in parts:
-        overlap = overlap or bool(times and more_times[0] <= times[-1])
-        times.extend(more_times)
-        values.extend(more_values)
-    if overlap:
-        # Of two values at one instant the higher counts, whichever document came first.
-        highest = dict(sorted(zip(times, values, strict=True)))
-        return list(highest), list(highest.values())
-    return times, values
 
 
 def _hour_slices(times: Sequence[int]) -> Iterator[tuple[int, int, int]]:

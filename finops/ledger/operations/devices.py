@@ -13,6 +13,7 @@ from finops.ledger.models import DeviceHour, Series, Target
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
+from .columns import read_columns
 
 ROLES = {
     "device_used_bytes": "used",
@@ -71,8 +72,6 @@ def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
 
 
 def _read(members: Sequence[Series], is_exported: bool, from_ms: int) -> list[DeviceSeries]:
-    from .derive import read_columns
-
     found = []
     for one in members:
         role = role_of(one.metric)

@@ -11,6 +11,7 @@ from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import GpuHour, Series
 
 from .bulk import copy_rows
+from .columns import read_columns
 
 ROLES = ("gpu_request", "gpu_capacity", "node_info")
 
@@ -47,8 +48,6 @@ def derive_nodes(series: Sequence[Series], from_day: int, *, at: datetime) -> No
 
 def _readings(series: Series, from_ms: int) -> tuple[list[int], list[int]]:
     """The replica with the most readings, ties by name; GPUs are whole."""
-    from .derive import read_columns
-
     columns = read_columns(series, max(0, from_ms))
     if not columns:
         return [], []

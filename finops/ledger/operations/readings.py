@@ -24,7 +24,7 @@ from finops.sources.samples import in_order, pack
 
 from .bulk import copy_new_rows
 from .charges import storable
-from .derive import Affected, derive_affected
+from .derive import Affected, derive_affected, differences
 from .locks import lock
 
 LARGEST_EXACT = float(2**53)
@@ -316,6 +316,4 @@ _WHY: Mapping[str, Why] = dict.fromkeys(TOKEN_ROLES, _why_no_count) | {
 
 def recheck(series_ids: Sequence[int]) -> list[str]:
     """Derives series anew from their readings and says which current rows differ."""
-    from .derive import differences
-
     return differences(series_ids)
