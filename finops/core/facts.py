@@ -15,7 +15,6 @@ from typing import Any
 from .baseline import Terms
 from .memory import KvFigures
 from .money import EXACT
-from .nodes import NodeFacts
 from .period import Period
 from .tokens import Tokens
 from .unit_cost import Counted, Weights
@@ -200,6 +199,5 @@ class Facts:
     documents: tuple[DocumentFacts, ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[Notice, ...] = ()
-    nodes: NodeFacts | None = None
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from .allocation import (
     UNUSED_COMMITMENT,
     WORKLOAD,
 )
-from .facts import Facts, PlaceSum
+from .facts import RATE_CARD, Facts, PlaceSum
 from .money import EXACT, add, plain
 from .plainly import Value, text_of
 
@@ -70,7 +70,9 @@ def _table(facts: Facts, currency: str) -> Value:
                 _row(f"purchases {one.commitment}", f"less purchases of {name}", one.purchases)
             )
         if one.amortised:
-            rows.append(_row(f"use {one.commitment}", f"amortised use of {name}", one.amortised))
+            is_card = one.commitment.startswith(RATE_CARD)
+            label = f"priced by {name}, not invoiced" if is_card else f"amortised use of {name}"
+            rows.append(_row(f"use {one.commitment}", label, one.amortised))
         explained += [one.purchases, one.amortised]
     rest = EXACT.subtract(effective, add(explained))
     if rest:

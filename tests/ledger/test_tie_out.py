@@ -56,7 +56,7 @@ def only(rows: list[InvoiceRow]) -> InvoiceRow:
 @ledger
 def test_the_difference_is_printed_and_judged(tmp_path: Path) -> None:
     line = {"BilledCost": "6.25", "EffectiveCost": "6.25"}
-    ingested(focus_file(tmp_path / "a.csv", line, line))
+    ingested(focus_file(tmp_path / "a.csv", line, line | {"ResourceId": "i-2"}))
     row = only(invoice_tie_out("2026-10"))
     assert (row.billed, row.lines, row.issued, row.within) == (Decimal("12.50"), 2, None, None)
     assert not row.provisional

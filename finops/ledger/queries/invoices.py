@@ -12,7 +12,7 @@ from django.db.models import Count, Sum
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
 from finops.core.tolerance import is_within, tolerance
-from finops.ledger.models import Charge, InvoiceAmount, PeriodConfirmation
+from finops.ledger.models import Charge, InvoiceAmount, PeriodConfirmation, PeriodStatus
 from finops.ledger.queries.money import months_of
 from finops.ledger.queries.snapshots import current_ids
 
@@ -75,10 +75,11 @@ def invoice_tie_out(when: str | Period) -> list[InvoiceRow]:
     months = months_of(month_of(when) if isinstance(when, str) else when)
     lines = _lines(months)
     issued = _issued(months)
-    confirmed = _confirmed(months)
+    confirmed, closed = _confirmed(months), _closed(months)
     places = sorted(lines.keys() | issued.keys(), key=lambda one: (one[2], one))
     return [
-        _row(place, lines.get(place, _Lines()), issued.get(place), confirmed) for place in places
+        _row(place, lines.get(place, _Lines()), issued.get(place), confirmed, closed)
+        for place in places
     ]
 
 
@@ -91,7 +92,11 @@ def _lines(months: Iterable[str]) -> dict[Place, _Lines]:
     found: dict[Place, _Lines] = {}
     names = ("snapshot__issuer", "invoice", "snapshot__billing_period", "currency")
     rows = (
-        Charge.objects.filter(snapshot__in=current_ids(), snapshot__billing_period__in=list(months))
+        Charge.objects.filter(
+            snapshot__in=current_ids(),
+            snapshot__billing_period__in=list(months),
+            billed_cost__isnull=False,
+        )
         .order_by()
         .values_list(*names, "snapshot__billing_account")
         .annotate(total=Sum("billed_cost"), lines=Count("pk"))
@@ -117,11 +122,24 @@ def _confirmed(months: Iterable[str]) -> set[tuple[str, str, str]]:
     return set(rows.values_list("issuer", "billing_account", "billing_period"))
 
 
+def _closed(months: Iterable[str]) -> set[tuple[str, str]]:
+    """Issuers' months that the newest word of the issuer calls closed."""
+    rows = PeriodStatus.objects.filter(billing_period__in=list(months))
+    newest = {
+        (one.issuer, one.billing_period): one.status for one in rows.order_by("updated_at", "pk")
+    }
+    return {place for place, status in newest.items() if status == "Closed"}
+
+
 def _row(
-    place: Place, lines: _Lines, issued: Decimal | None, confirmed: set[tuple[str, str, str]]
+    place: Place,
+    lines: _Lines,
+    issued: Decimal | None,
+    confirmed: set[tuple[str, str, str]],
+    closed: set[tuple[str, str]],
 ) -> InvoiceRow:
     issuer, invoice, month, currency = place
-    final = bool(invoice) or issued is not None
+    final = bool(invoice) or issued is not None or (issuer, month) in closed
     final = final or all((issuer, account, month) in confirmed for account in lines.accounts)
     difference = None if issued is None else EXACT.subtract(issued, lines.billed)
     return InvoiceRow(

@@ -22,6 +22,7 @@ from finops.ledger.models import Charge, Document
 from finops.ledger.queries.snapshots import current_ids
 
 CHUNK_ROWS = 2000
+OWN_HARDWARE = "Own hardware"  # the issuer of what rate cards say of it
 BASES_OF_TIME = ("incurred", "invoiced")
 
 # The columns rules and keys may name, and where each stands.
@@ -53,6 +54,7 @@ COLUMNS = {
     "frequency": "frequency",
     "currency": "currency",
     "billing_period": "snapshot__billing_period",
+    "rate_card": "rate_card",
 }
 MONEY = ("billed_cost", "effective_cost", "list_cost", "contracted_cost")
 QUANTITIES = (
@@ -188,9 +190,11 @@ def cost_reach(as_of: datetime | None = None) -> datetime | None:
     """The instant up to which current usage charges reach; None without charges.
 
     Purchases, taxes and credits do not count where there is usage: they are written for a whole
-    month ahead of its usage.
+    month ahead of it. Own hardware is priced ahead too: it counts where there is nothing else.
     """
-    return max(reach_by_issuer(as_of).values(), default=None)
+    reaches = reach_by_issuer(as_of)
+    invoiced = [reach for issuer, reach in reaches.items() if issuer != OWN_HARDWARE]
+    return max(invoiced or list(reaches.values()), default=None)
 
 
 def reach_by_issuer(as_of: datetime | None = None) -> dict[str, datetime]:

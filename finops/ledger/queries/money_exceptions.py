@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,22 +13,12 @@ from finops.core.period import Period, rfc3339
 from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, UsageHour
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
+from finops.ledger.queries.money_unusual import MoneyException, unusual
 from finops.ledger.queries.snapshots import with_verdict
 
 LAG = timedelta(hours=48)
 ACTIVE = timedelta(days=35)
 UNRECOGNISED = "unrecognised"
-
-
-@dataclass(frozen=True, slots=True)
-class MoneyException:
-    """One thing to know; kind and subject name it, the amount is what is at stake."""
-
-    kind: str
-    subject: str
-    text: str
-    amount: Decimal | None = None
-    currency: str | None = None
 
 
 def money_exceptions(period: Period) -> list[MoneyException]:
@@ -42,6 +31,7 @@ def money_exceptions(period: Period) -> list[MoneyException]:
         *_rejected(period),
         *_unrecognised(period),
         *_lagging(period),
+        *unusual(period),
     ]
     return sorted(found, key=lambda one: (one.kind, one.subject, one.currency or ""))
 
