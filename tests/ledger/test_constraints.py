@@ -53,6 +53,21 @@ def again(one: Model) -> Model:
     return one
 
 
+def engine_start(**changes: Any) -> ledger.EngineStart:
+    values = {"number": 1, "figures": {}, "posted_at": NOW}
+    return ledger.EngineStart(document=saved(others.document()), **values | changes)
+
+
+def link(**changes: Any) -> ledger.EvidenceLink:
+    found = {"document": saved(others.document()), "workload": saved(workload())}
+    return ledger.EvidenceLink(**found, at=NOW, by="Ada", **changes)
+
+
+def device_hour(**changes: Any) -> ledger.DeviceHour:
+    values = {"device": "GPU-1", "hour": NOW, "revision": 1, "observed_ms": 0, "posted_at": NOW}
+    return ledger.DeviceHour(target=series().target, **values | changes)
+
+
 MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
 
 BROKEN: dict[str, list[Callable[[], Model]]] = {
@@ -82,6 +97,13 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     "baseline_approver_is_another_person": [lambda: baseline(approved_by="Ada")],
     "cache_hour_once": [lambda: copy_of(cache_hour())],
     "cache_hour_observed": [lambda: cache_hour(observed_ms=-1)],
+    "engine_start_once": [lambda: copy_of(engine_start())],
+    "evidence_link_parallelism": [
+        lambda: link(tensor_parallel=0),
+        lambda: link(pipeline_parallel=0),
+    ],
+    "device_hour_once": [lambda: copy_of(device_hour())],
+    "device_hour_observed": [lambda: device_hour(observed_ms=-1)],
     "target_once": [lambda: again(series().target)],
     "series_once": [lambda: again(series())],
 }
@@ -106,6 +128,9 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: baseline(approved_by="Bo"),
         lambda: baseline(**MEASURED, cost=Decimal(1), generation_tokens=1),
         lambda: cache_hour(),
+        lambda: engine_start(),
+        lambda: link(tensor_parallel=1, pipeline_parallel=1),
+        lambda: device_hour(),
     ],
 )
 def test_their_neighbours_that_can_be_true_are_taken(row: Callable[[], Model]) -> None:

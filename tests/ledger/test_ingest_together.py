@@ -15,6 +15,7 @@ from django.db import IntegrityError, connections
 from finops.ledger.models import Charge, Delivery, Document, Snapshot, Source
 from finops.ledger.operations import charges
 from finops.ledger.operations.ingest import ingest
+from finops.ledger.operations.snapshots import settle
 from finops.ledger.queries.snapshots import with_verdict
 from finops.trail.models import Entry
 from finops.trail.operations import verify
@@ -68,6 +69,17 @@ def test_exports_of_one_scope_at_once_leave_one_current(tmp_path: Path) -> None:
     assert verdicts == {"current": 1, "superseded": 3}
     assert verify() == []
     assert Entry.objects.count() == 4
+
+
+def test_an_export_that_was_numbered_first_and_comes_second_replaces(tmp_path: Path) -> None:
+    """Numbers are given before a scope's lock is held; one export of a scope counts all the same."""
+    for n in (1, 2):
+        path = focus_file(tmp_path / f"{n}.csv", hours("2026-10-01T00", f"2026-10-1{n}T00"))
+        ingest([str(path)], by="Ada", at=NOW)
+    overtaken, newest = Snapshot.objects.order_by("pk")
+    settle([overtaken], by="Ada", at=NOW)
+    assert with_verdict().get(pk=overtaken.pk).verdict == "current"
+    assert with_verdict().get(pk=newest.pk).verdict == "superseded"
 
 
 def test_a_delivery_that_breaks_half_way_leaves_nothing(

@@ -83,11 +83,13 @@ def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
 
 
 def _replace(snapshot: Snapshot, replaced: Sequence[Snapshot], by: str, at: datetime) -> None:
-    """The older ones, and those still waiting that the new one covers, are superseded."""
+    """The replaced ones, and older ones still waiting that the new one covers, are superseded.
+
+    Numbers are given before the scope's lock is held, so a replaced one may have a higher number.
+    """
     waiting = [one for one in _others(snapshot, "waiting") if overlap(one, snapshot)]
-    for older in [*replaced, *waiting]:
-        if older.pk < snapshot.pk:
-            _say(older, "superseded", by, at, f"replaced by snapshot {snapshot.pk}")
+    for other in [*replaced, *(one for one in waiting if one.pk < snapshot.pk)]:
+        _say(other, "superseded", by, at, f"replaced by snapshot {snapshot.pk}")
 
 
 def overlap(one: Snapshot, other: Snapshot) -> bool:
