@@ -69,11 +69,11 @@ def kv_figures(
     known = sorted(rows, key=lambda row: row.hour)
     if not known:
         return None
-    last = next((row for row in reversed(known) if _pool(row) is not None), known[-1])
-    pool, longest = _pool(last), last.max_model_len or max_model_len
+    last = next((row for row in reversed(known) if pool_tokens(row) is not None), known[-1])
+    pool, longest = pool_tokens(last), last.max_model_len or max_model_len
     counted = [row for row in known if row.active_block_ms is not None and row.block_size]
     observed = sum(row.observed_ms for row in counted)
-    active = sum(_token_ms(row) for row in counted)
+    active = sum(active_token_ms(row) for row in counted)
     mean = divide(Decimal(active), Decimal(observed)) if observed else None
     reserved = None if pool is None or bytes_per_token is None else pool * bytes_per_token
     active_bytes = _bytes(active, bytes_per_token, observed)
@@ -95,7 +95,7 @@ def kv_figures(
     )
 
 
-def _pool(row: CacheRow) -> int | None:
+def pool_tokens(row: CacheRow) -> int | None:
     """Tokens the pool was reserved for: as the engine says, else blocks × block size (§8.3)."""
     if row.pool_tokens is not None:
         return row.pool_tokens
@@ -106,7 +106,7 @@ def _pool(row: CacheRow) -> int | None:
 
 def _slots(row: CacheRow, longest: int | None) -> int | None:
     """How many requests of the longest length fit; the null block holds none (§8.4, §8.7)."""
-    pool = _pool(row)
+    pool = pool_tokens(row)
     if pool is None or not longest:
         return None
     if row.blocks is not None and row.block_size and pool == row.blocks * row.block_size:
@@ -114,10 +114,21 @@ def _slots(row: CacheRow, longest: int | None) -> int | None:
     return pool // longest
 
 
-def _token_ms(row: CacheRow) -> int:
-    """Active token-milliseconds of an hour, whole (rounded half up from parts of a block)."""
-    exact = (row.active_block_ms or Decimal(0)) * (row.block_size or 0)
-    return int(exact.to_integral_value())
+def _tokens_of(row: CacheRow, blocks: Decimal) -> int:
+    """Tokens that so many blocks (or block-milliseconds) stand for.
+
+    A pool that layers of several kinds share has a `block_size` that is not its own (the least of
+    its groups, or stale): there use is a share of the pool's tokens (§8.3).
+    """
+    size = row.block_size or 0
+    if row.pool_tokens is not None and row.blocks and row.pool_tokens != row.blocks * size:
+        return int(divide(blocks * row.pool_tokens, Decimal(row.blocks)).to_integral_value())
+    return int((blocks * size).to_integral_value())
+
+
+def active_token_ms(row: CacheRow) -> int:
+    """Active token-milliseconds of an hour, whole."""
+    return _tokens_of(row, row.active_block_ms or Decimal(0))
 
 
 def _bytes(active: int, bytes_per_token: int | None, observed: int) -> Decimal | None:
@@ -129,7 +140,7 @@ def _bytes(active: int, bytes_per_token: int | None, observed: int) -> Decimal |
 def _unreferenced(
     rows: list[CacheRow], bytes_per_token: int | None, observed: int, active: int
 ) -> Decimal | None:
-    pools = [_pool(row) for row in rows]
+    pools = [pool_tokens(row) for row in rows]
     if bytes_per_token is None or not observed or any(pool is None for pool in pools):
         return None
     reserved = sum((pool or 0) * row.observed_ms for pool, row in zip(pools, rows, strict=True))
@@ -141,7 +152,7 @@ def _peak(rows: list[CacheRow]) -> tuple[int, datetime] | None:
     for row in rows:
         if row.peak_blocks is None or row.block_size is None or row.peak_ms is None:
             continue
-        tokens = row.peak_blocks * row.block_size
+        tokens = _tokens_of(row, Decimal(row.peak_blocks))
         if best is None or tokens > best[0]:
             best = tokens, instant_of(row.peak_ms)
     return best

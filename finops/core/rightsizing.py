@@ -237,10 +237,7 @@ def _proposal(
     if window.sized_by_hand:
         return None, "The cache was sized by hand; the share of memory has no effect on it."
     if not steps or window.utilization is None:
-        return None, (
-            "The device's memory, the present setting or a block's bytes are not known: hand over "
-            "the engine's start-up log, or the model's config.json."
-        )
+        return None, _missing(window)
     good = [s for s in steps if s.fits and s.p99 is not None and s.p99 <= upper]
     if verdict == OVER_RESERVED:
         lower = [s for s in good if s.utilization < window.utilization]
@@ -254,6 +251,20 @@ def _proposal(
             "8-bit KV cache, another replica or a larger card would be."
         )
     return higher[0], None
+
+
+def _missing(window: Window) -> str:
+    """What would have to be known for a proposal, and what tells it."""
+    names = [
+        text
+        for text, known in (
+            ("the GPU's memory (start-up log or GPU metrics)", window.total_bytes),
+            ("the present setting (start-up log)", window.utilization),
+            ("the bytes of a block (start-up log or the model's config.json)", window.block_bytes),
+        )
+        if not known
+    ]
+    return "No setting can be proposed without " + ", ".join(names or ["the pool's size"]) + "."
 
 
 def money_sentence(

@@ -102,7 +102,8 @@ def test_a_tight_pool_is_raised_and_a_full_card_says_what_else_helps():
 
 def test_what_is_not_known_gives_no_proposal():
     found = advise(window(QUIET, total_bytes=None))
-    assert found.proposal is None and "start-up log" in found.no_proposal
+    assert found.proposal is None and "the GPU's memory" in found.no_proposal
+    assert "bytes of a block" not in found.no_proposal
     by_hand = advise(window(QUIET, sized_by_hand=True))
     assert by_hand.proposal is None and "by hand" in by_hand.no_proposal
 

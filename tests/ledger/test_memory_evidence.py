@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from finops.core.engine_start import GIB
+from finops.core.period import Period
 from finops.ledger.models import DeviceHour, EngineStart
 from finops.ledger.operations.memory_evidence import instant_in_log
+from finops.ledger.queries.memory import memory_hours
 from tests.ledger import gpu_fleet
 from tests.ledger.doors import command, ingested
 from tests.ledger.gpu_fleet import Fleet
@@ -179,6 +181,23 @@ def test_posting_again_changes_nothing_and_late_readings_correct(tmp_path: Path)
     row = DeviceHour.objects.order_by("-revision").first()
     assert row is not None and row.revision == 2
     assert row.peak_used_bytes == 77_000 * MIB
+
+
+def test_hours_and_the_busiest_of_them(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet(hours=3)
+    fleet.engine("chat-0", lambda n: 0.5 if 60 <= n < 120 else 0.1)
+    fleet.gpu(UUID, 76_000, 5_080, namespace="llm", pod="chat-0")
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 16, 3, tzinfo=UTC))
+    active = [hour["kv_active_bytes"] for hour in memory_hours(period, "chat")]
+    a_block = 16 * 131_072
+    assert active == [2_747 * a_block, 13_735 * a_block, 2_747 * a_block]
+    assert all(closes(hour) for hour in memory_hours(period, "chat"))
+    (row,) = command("memory", "--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T03:00:00Z",
+                     "--by", "workload")["rows"]  # fmt: skip
+    assert row["busiest_hour"]["hour"] == "2026-11-16T01:00:00Z"
+    assert row["busiest_hour"]["kv_active_bytes"] == active[1] and closes(row["busiest_hour"])
 
 
 # -- the recording's own logs ----------------------------------------------------------------------

@@ -1,211 +1,76 @@
-"""The memory table by GPU, engine or workload over a period (method §8.5, §8.7)."""
+"""The memory table by GPU, engine or workload over a period (method §8.5, §8.7, §8.8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from finops.core.allocation import WORKLOAD
-from finops.core.memory import CacheRow, KvFigures, kv_figures, sentence
+from finops.core.memory import sentence
 from finops.core.memory_table import Means, Table, added, table_of
 from finops.core.money import divide, plain, round_half_even
 from finops.core.period import Period, instant_of, rfc3339
-from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
 
-from .allocation import assign_series
-from .evidence import Evidence, KvBytes
+from .memory_fleet import Device, EngineMemory, Fleet, fleet
 from .reading import read
 
 BY = ("gpu", "engine", "workload")
-CACHE_FIELDS = (
-    "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
-    "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms",
-)  # fmt: skip
 SHARED = "several pods hold this GPU at once (time-slicing or MPS): one may starve the other"
 SLICED = "a MIG instance: figures are those of the slice where the exporter tells them"
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
+ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
 STALE = "gauges stood still while no tokens moved, or the engine slept: left out of averages"
-
-
-@dataclass(slots=True)
-class EngineMemory:
-    """One engine over the period: its hours, the start it had, and the GPUs it was on."""
-
-    series: Series
-    slug: str | None
-    start: EngineStart | None
-    kv: KvBytes | None
-    stated_longest: int | None = None
-    configuration: Mapping[str, str] = field(default_factory=dict)
-    rows: list[CacheRow] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Pod or address, and the engine's number where it has one."""
-        name = self.series.labels.get("pod") or self.series.target.instance
-        return f"{name} engine {self.series.engine}" if self.series.engine else name
-
-    @property
-    def tenant(self) -> tuple[str, str]:
-        """Namespace and pod, as the exporters of GPUs name them."""
-        labels = self.series.labels
-        pod = labels.get("exported_pod") or labels.get("pod", "")
-        return labels.get("exported_namespace") or labels.get("namespace", ""), pod
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the engine: as seen, else by its log, else one."""
-        told = self.start.figures if self.start else {}
-        parallel = (told.get("tensor_parallel") or 1) * (told.get("pipeline_parallel") or 1)
-        return len(self.devices) or int(max(parallel, len(told.get("workers") or ())))
-
-    @property
-    def longest(self) -> int | None:
-        """The longest request: as people stated it of the workload, else by the log."""
-        told = self.start.figures.get("max_model_len") if self.start else None
-        return self.stated_longest or told
-
-    def figures(self) -> KvFigures | None:
-        """Tokens and bytes of the cache."""
-        size = self.kv.bytes_per_token if self.kv else None
-        return kv_figures(self.rows, size, self.longest)
-
-    def worker(self, number: int) -> Mapping[str, Any]:
-        """What the log tells of the worker on one of the engine's GPUs, by rank."""
-        workers = (self.start.figures.get("workers") if self.start else None) or [{}]
-        found: Mapping[str, Any] = workers[min(number, len(workers) - 1)]
-        return found
-
-    def reserved_bytes(self, row: CacheRow, number: int) -> int | None:
-        """The cache on one GPU: tokens × bytes of a token, else as the log prints it (§8.3)."""
-        if self.kv is not None and row.pool_tokens is not None:
-            return row.pool_tokens * self.kv.bytes_per_token
-        size = self.worker(number).get("kv_bytes")
-        given = self.configuration.get("kv_cache_memory_bytes", "")
-        if size is None and given.isdigit():
-            return int(given)
-        return None if size is None else int(size)
-
-
-@dataclass(slots=True)
-class Device:
-    """One GPU over the period."""
-
-    name: str
-    rows: list[DeviceHour] = field(default_factory=list)
-    engines: list[tuple[EngineMemory, int]] = field(default_factory=list)
-
-    @property
-    def shared(self) -> bool:
-        """Whether several pods held it at one instant."""
-        return any(row.shared for row in self.rows)
-
-    @property
-    def sliced(self) -> bool:
-        """Whether it is a MIG instance."""
-        return "/" in self.name or any(row.labels.get("GPU_I_PROFILE") for row in self.rows)
-
-
-@dataclass(slots=True)
-class Fleet:
-    """Engines and GPUs of a period, joined by namespace and pod."""
-
-    period: Period
-    engines: list[EngineMemory]
-    devices: dict[str, Device]
-
-
-def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
-    """Reads a period's engines and GPUs once."""
-    evidence = Evidence(as_of)
-    known = {w.slug: w for w in Workload.objects.all()}
-    kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
-    engines = _engines(period, evidence, known, kv)
-    devices = _devices(period)
-    for engine in engines:
-        mine = [d for d in devices.values() if _holds(d, engine.tenant)]
-        mine.sort(key=lambda d: (_index(d), d.name))
-        engine.devices = [d.name for d in mine]
-        for number, device in enumerate(mine):
-            device.engines.append((engine, number))
-    return Fleet(period, engines, devices)
-
-
-def _holds(device: Device, tenant: tuple[str, str]) -> bool:
-    return bool(tenant[1]) and any(list(tenant) in row.tenants for row in device.rows)
-
-
-def _index(device: Device) -> int:
-    labels = device.rows[-1].labels
-    text = labels.get("gpu") or labels.get("gpu_id") or ""
-    return int(text) if text.isdigit() else 0
-
-
-def _engines(
-    period: Period,
-    evidence: Evidence,
-    known: Mapping[str, Workload],
-    kv: Mapping[str, KvBytes | None],
-) -> list[EngineMemory]:
-    assign = assign_series()
-    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
-    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
-    rows: dict[int, list[CacheRow]] = {}
-    settings: dict[int, Mapping[str, str]] = {}
-    named = newest.values_list("series_id", "configuration", *CACHE_FIELDS)
-    for series_id, configuration, *values in named:
-        settings[series_id] = configuration
-        rows.setdefault(series_id, []).append(CacheRow(*values))
-    series = Series.objects.filter(pk__in=rows).select_related("target__source")
-    found = []
-    for one in series:
-        last = rows[one.pk][-1]
-        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
-        place = assign(labels, last.hour)
-        slug = place.target if place.kind == WORKLOAD else None
-        start = evidence.start_of(
-            one.labels, period.end, slug=slug, model=known[slug].model if slug else None,
-            pool_tokens=last.pool_tokens, engine=one.engine,
-        )  # fmt: skip
-        mine = kv.get(slug) if slug else None
-        longest = known[slug].max_model_len if slug else None
-        found.append(EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk]))
-    return sorted(found, key=lambda e: (e.slug or "", e.name))
-
-
-def _devices(period: Period) -> dict[str, Device]:
-    """GPUs by UUID; where two exporters tell of one, the first by name counts."""
-    hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
-    newest = hours.order_by("device", "target_id", "hour", "-revision").distinct(
-        "device", "target_id", "hour"
-    )
-    found: dict[str, Device] = {}
-    first: dict[str, int] = {}
-    for row in newest:
-        if first.setdefault(row.device, row.target_id) == row.target_id:
-            found.setdefault(row.device, Device(row.device)).rows.append(row)
-    return found
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def device_table(device: Device, engines: Iterable[tuple[EngineMemory, int]]) -> Table:
-    """The table of one GPU with these engines on it."""
+def device_table(
+    device: Device, engines: Iterable[tuple[EngineMemory, int]], hour: datetime | None = None
+) -> Table:
+    """The table of one GPU with these engines on it, over the period or in one hour."""
     means = Means()
-    for row in device.rows:
+    for row in (r for r in device.rows if hour in (None, r.hour)):
         held = row.observed_ms
         means.add("total", row.total_bytes, held)
         for name, total in (("used", row.used_byte_ms), ("free", row.free_byte_ms),
                             ("driver", row.reserved_byte_ms)):  # fmt: skip
             means.add(name, total / held if total is not None and held else None, held)
-    parts = [engine_table(engine, number) for engine, number in engines]
+    parts = [engine_table(engine, number, hour) for engine, number in engines]
     return _with_engines(table_of(means), parts)
+
+
+def group_table(
+    engines: list[EngineMemory], devices: list[Device], hour: datetime | None = None
+) -> Table:
+    """Engines together with the GPUs they are on; a GPU is counted once."""
+    tables = []
+    for device in devices:
+        mine = [(engine, n) for engine, n in device.engines if engine in engines]
+        tables.append(device_table(device, mine, hour))
+    for engine in engines:
+        if not engine.devices:
+            tables += [engine_table(engine, number, hour) for number in range(engine.gpus)]
+    return added(tables)
+
+
+def hours_of(engines: Iterable[EngineMemory]) -> list[datetime]:
+    """The hours in which any of the engines was seen."""
+    return sorted({row.hour for engine in engines for row in engine.rows})
+
+
+def memory_hours(period: Period, slug: str | None = None) -> list[dict[str, Any]]:
+    """Hour by hour, what the fleet's or one workload's GPUs held: plain values for a stacked area."""
+    known = fleet(period)
+    engines = [engine for engine in known.engines if slug in (None, engine.slug)]
+    names = {name for engine in engines for name in engine.devices}
+    devices = [known.devices[name] for name in sorted(names)]
+    return [
+        {"hour": rfc3339(hour)} | group_table(engines, devices, hour).as_json()
+        for hour in hours_of(engines)
+    ]
 
 
 def _with_engines(device: Table, engines: list[Table]) -> Table:
@@ -219,10 +84,10 @@ def _with_engines(device: Table, engines: list[Table]) -> Table:
     return Table(device.total, parts, beside)
 
 
-def engine_table(engine: EngineMemory, number: int) -> Table:
-    """What one engine takes of one GPU."""
+def engine_table(engine: EngineMemory, number: int, hour: datetime | None = None) -> Table:
+    """What one engine takes of one GPU, over the period or in one hour."""
     means = Means()
-    for row in engine.rows:
+    for row in (r for r in engine.rows if hour in (None, r.hour)):
         reserved = engine.reserved_bytes(row, number)
         held = row.observed_ms + row.stale_ms
         means.add("kv_reserved", reserved, held)
@@ -302,19 +167,30 @@ def _group_row(
     if key == "fleet":
         names |= known.devices.keys()
     devices = [known.devices[name] for name in sorted(names)]
-    tables = []
-    for device in devices:
-        mine = [(engine, n) for engine, n in device.engines if engine in engines]
-        tables.append(device_table(device, mine))
-    for engine in engines:
-        if not engine.devices:
-            tables += [engine_table(engine, number) for number in range(engine.gpus)]
     flags = [SHARED] if any(device.shared for device in devices) else []
     if any(not engine.devices for engine in engines):
         flags.append(NO_DEVICE)
-    gpus = len(devices) + sum(engine.gpus for engine in engines if not engine.devices)
-    value = {"key": key, "labels": labels, "gpus": gpus} | added(tables).as_json()
+    gpus: int | None = len(devices) + sum(e.gpus for e in engines if not e.devices)
+    if not all(engine.gpus_known for engine in engines):
+        gpus = None
+        flags.append(ONE_GPU)
+    value = {"key": key, "labels": labels, "gpus": gpus}
+    value |= group_table(engines, devices).as_json()
+    value |= _busiest(engines, devices)
     return value | _peak_of_devices(devices) | _engine_values(engines, flags)
+
+
+def _busiest(engines: list[EngineMemory], devices: list[Device]) -> dict[str, Any]:
+    """The hour in which live requests held most of the cache, with its own table."""
+    best: tuple[int, datetime, Table] | None = None
+    for hour in hours_of(engines):
+        table = group_table(engines, devices, hour)
+        active = table.parts.get("kv_active")
+        if active is not None and (best is None or active > best[0]):
+            best = active, hour, table
+    if best is None:
+        return {"busiest_hour": None}
+    return {"busiest_hour": {"hour": rfc3339(best[1])} | best[2].as_json()}
 
 
 def _peak_of_devices(devices: list[Device]) -> dict[str, Any]:

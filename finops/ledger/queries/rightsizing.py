@@ -29,7 +29,7 @@ from finops.ledger.models import CacheHour
 
 from .counts import preemptions
 from .evidence import bytes_of_a_block
-from .memory import EngineMemory, Fleet, fleet
+from .memory_fleet import EngineMemory, Fleet, fleet
 from .reading import Reading, read
 
 FIELDS = (
@@ -53,6 +53,14 @@ class _Hour:
     peak_running: int | None
     peak_waiting: int | None
     configuration: Mapping[str, str]
+
+    @property
+    def tokens_of_a_block(self) -> int | None:
+        """The pool's tokens over its blocks: `block_size` is not the pool's own where layers of
+        several kinds share it (method §8.3)."""
+        if self.pool_tokens is None or not self.blocks:
+            return self.block_size
+        return round(Decimal(self.pool_tokens) / self.blocks) or self.block_size
 
     @property
     def setting(self) -> tuple[int | None, str | None]:
@@ -153,7 +161,7 @@ def _window(
         window_ms=milliseconds(known.period.end) - milliseconds(known.period.start),
         seen_ms=sum(one.observed_ms + one.stale_ms for one in hours),
         blocks=last.blocks,
-        block_size=last.block_size,
+        block_size=last.tokens_of_a_block,
         max_model_len=last.max_model_len or engine.longest,
         peak_blocks=_highest(one.peak_blocks for one in hours),
         peak_running=_highest(one.peak_running for one in hours),

@@ -34,13 +34,14 @@ class Command(Base):
 def _table(row: dict[str, Any]) -> str:
     names = {**LABELS, "unattributed": "unattributed (activations, allocator cache)",
              "total": "device total"}  # fmt: skip
-    text = [f"{row['key']} ({row['gpus']} GPU{'s' if row['gpus'] != 1 else ''})"]
+    count = "GPUs not known" if row["gpus"] is None else f"GPUs: {row['gpus']}"
+    text = [f"{row['key']} ({count})"]
     for name, label in names.items():
         value = row[f"{name}_bytes"]
         shown = "not measured" if value is None else gib(value)
         text.append(f"  {label:<66}{shown:>16}")
     if row["used_bytes"] is not None:
         text.append(f"  {'what nvidia-smi shows (used)':<66}{gib(row['used_bytes']):>16}")
-    text += [f"  {one['sentence']}" for one in row["engines"]]
+    text += [f"  {one['engine']}: {one['sentence']}" for one in row["engines"]]
     text += [f"  Note: {flag}" for flag in row["flags"]]
     return "\n".join(text)

@@ -1,0 +1,187 @@
+"""Engines and GPUs of a period, with the logs that tell of them, joined by namespace and pod (§8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from finops.core.allocation import WORKLOAD
+from finops.core.memory import CacheRow, KvFigures, kv_figures
+from finops.core.period import Period
+from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
+
+from .allocation import assign_series
+from .evidence import Evidence, KvBytes
+
+CACHE_FIELDS = (
+    "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
+    "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class EngineMemory:
+    """One engine over the period: its hours, the start it had, and the GPUs it was on."""
+
+    series: Series
+    slug: str | None
+    start: EngineStart | None
+    kv: KvBytes | None
+    stated_longest: int | None = None
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    rows: list[CacheRow] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Pod or address, and the engine's number where it has one."""
+        name = self.series.labels.get("pod") or self.series.target.instance
+        return f"{name} engine {self.series.engine}" if self.series.engine else name
+
+    @property
+    def tenant(self) -> tuple[str, str]:
+        """Namespace and pod, as the exporters of GPUs name them."""
+        labels = self.series.labels
+        pod = labels.get("exported_pod") or labels.get("pod", "")
+        return labels.get("exported_namespace") or labels.get("namespace", ""), pod
+
+    @property
+    def gpus_known(self) -> bool:
+        """Whether GPU metrics or the log tell how many GPUs the engine has."""
+        return bool(self.devices) or self.start is not None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the engine: as seen, else by its log, else one."""
+        told = self.start.figures if self.start else {}
+        parallel = (told.get("tensor_parallel") or 1) * (told.get("pipeline_parallel") or 1)
+        return len(self.devices) or int(max(parallel, len(told.get("workers") or ())))
+
+    @property
+    def longest(self) -> int | None:
+        """The longest request: as people stated it of the workload, else by the log."""
+        told = self.start.figures.get("max_model_len") if self.start else None
+        return self.stated_longest or told
+
+    def figures(self) -> KvFigures | None:
+        """Tokens and bytes of the cache."""
+        size = self.kv.bytes_per_token if self.kv else None
+        return kv_figures(self.rows, size, self.longest)
+
+    def worker(self, number: int) -> Mapping[str, Any]:
+        """What the log tells of the worker on one of the engine's GPUs, by rank."""
+        workers = (self.start.figures.get("workers") if self.start else None) or [{}]
+        found: Mapping[str, Any] = workers[min(number, len(workers) - 1)]
+        return found
+
+    def reserved_bytes(self, row: CacheRow, number: int) -> int | None:
+        """The cache on one GPU: tokens × bytes of a token, else as the log prints it (§8.3)."""
+        if self.kv is not None and row.pool_tokens is not None:
+            return row.pool_tokens * self.kv.bytes_per_token
+        size = self.worker(number).get("kv_bytes")
+        given = self.configuration.get("kv_cache_memory_bytes", "")
+        if size is None and given.isdigit():
+            return int(given)
+        return None if size is None else int(size)
+
+
+@dataclass(slots=True)
+class Device:
+    """One GPU over the period."""
+
+    name: str
+    rows: list[DeviceHour] = field(default_factory=list)
+    engines: list[tuple[EngineMemory, int]] = field(default_factory=list)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several pods held it at one instant."""
+        return any(row.shared for row in self.rows)
+
+    @property
+    def sliced(self) -> bool:
+        """Whether it is a MIG instance."""
+        return "/" in self.name or any(row.labels.get("GPU_I_PROFILE") for row in self.rows)
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Engines and GPUs of a period, joined by namespace and pod."""
+
+    period: Period
+    engines: list[EngineMemory]
+    devices: dict[str, Device]
+
+
+def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
+    """Reads a period's engines and GPUs once."""
+    evidence = Evidence(as_of)
+    known = {w.slug: w for w in Workload.objects.all()}
+    kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
+    engines = _engines(period, evidence, known, kv)
+    devices = _devices(period)
+    for engine in engines:
+        mine = [d for d in devices.values() if _holds(d, engine.tenant)]
+        mine.sort(key=lambda d: (_index(d), d.name))
+        engine.devices = [d.name for d in mine]
+        for number, device in enumerate(mine):
+            device.engines.append((engine, number))
+    return Fleet(period, engines, devices)
+
+
+def _holds(device: Device, tenant: tuple[str, str]) -> bool:
+    return bool(tenant[1]) and any(list(tenant) in row.tenants for row in device.rows)
+
+
+def _index(device: Device) -> int:
+    labels = device.rows[-1].labels
+    text = labels.get("gpu") or labels.get("gpu_id") or ""
+    return int(text) if text.isdigit() else 0
+
+
+def _engines(
+    period: Period,
+    evidence: Evidence,
+    known: Mapping[str, Workload],
+    kv: Mapping[str, KvBytes | None],
+) -> list[EngineMemory]:
+    assign = assign_series()
+    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
+    rows: dict[int, list[CacheRow]] = {}
+    settings: dict[int, Mapping[str, str]] = {}
+    named = newest.values_list("series_id", "configuration", *CACHE_FIELDS)
+    for series_id, configuration, *values in named:
+        settings[series_id] = configuration
+        rows.setdefault(series_id, []).append(CacheRow(*values))
+    series = Series.objects.filter(pk__in=rows).select_related("target__source")
+    found = []
+    for one in series:
+        last = rows[one.pk][-1]
+        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
+        place = assign(labels, last.hour)
+        slug = place.target if place.kind == WORKLOAD else None
+        start = evidence.start_of(
+            one.labels, period.end, slug=slug, model=known[slug].model if slug else None,
+            pool_tokens=last.pool_tokens, engine=one.engine,
+        )  # fmt: skip
+        mine = kv.get(slug) if slug else None
+        longest = known[slug].max_model_len if slug else None
+        found.append(EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk]))
+    return sorted(found, key=lambda e: (e.slug or "", e.name))
+
+
+def _devices(period: Period) -> dict[str, Device]:
+    """GPUs by UUID; where two exporters tell of one, the first by name counts."""
+    hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    newest = hours.order_by("device", "target_id", "hour", "-revision").distinct(
+        "device", "target_id", "hour"
+    )
+    found: dict[str, Device] = {}
+    first: dict[str, int] = {}
+    for row in newest:
+        if first.setdefault(row.device, row.target_id) == row.target_id:
+            found.setdefault(row.device, Device(row.device)).rows.append(row)
+    return found
