@@ -83,7 +83,7 @@ class SeriesRows:
         for key, row in zip(keys, self.rows[low:high], strict=True):
             part = parts.setdefault(key, SeriesPeriod())
             _add_row(part, row)
-            part.darks.extend(self._dark(row, r) for r in row.facts.get("restarts", ()))
+            part.darks.extend(self.dark_of(row, r) for r in row.facts.get("restarts", ()))
         if not keys:
             if not any(gap[0] < start and gap[1] >= end for gap in self.gaps()):
                 return {}
@@ -93,7 +93,7 @@ class SeriesRows:
         self._add_life(start, end, parts[keys[0]], parts[keys[-1]])
         return parts
 
-    def _dark(self, row: Row, restart: Mapping[str, Any]) -> Dark:
+    def dark_of(self, row: Row, restart: Mapping[str, Any]) -> Dark:
         """A restart's dark: one usual interval at most when only its target fell silent (§2.6)."""
         dark_ms, silence = restart["dark"], restart.get("silence")
         if silence and row.usual_ms is not None and self.source_goes_on(*silence):

@@ -63,10 +63,13 @@ def assign_charges(as_of: datetime | None = None) -> Assigner:
     return Assigner(rules("charge", as_of))
 
 
-def shared_keys() -> dict[str, SharedKey]:
+def shared_keys(as_of: datetime | None = None) -> dict[str, SharedKey]:
     """The keys that shared charges are split by; the built-in ones are always there."""
     built_in = {name: SharedKey(name, name, {}) for name in BUILT_IN_KEYS}
-    kept = {row.name: _key(row) for row in SharedKeyRow.objects.all()}
+    rows = SharedKeyRow.objects.all()
+    if as_of is not None:
+        rows = rows.filter(created_at__lte=as_of)
+    kept = {row.name: _key(row) for row in rows}
     return built_in | kept
 
 

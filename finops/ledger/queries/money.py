@@ -206,10 +206,10 @@ def reach_by_issuer(as_of: datetime | None = None) -> dict[str, datetime]:
     return {row["snapshot__issuer"]: row["usage"] or row["any"] for row in rows}
 
 
-def cost_start(period: Period) -> datetime | None:
+def cost_start(period: Period, as_of: datetime | None = None) -> datetime | None:
     """The first instant inside the period that a current usage charge covers."""
     first = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(category="Usage", charge_end__gt=F("charge_start"))
         .order_by("charge_start")
         .values_list("charge_start", flat=True)

@@ -18,6 +18,7 @@ from finops.ledger.models import ReadingBlock, UsageHour
 from finops.ledger.which import ledger_name
 
 from .money import cost_reach, cost_start, reach_by_issuer
+from .tokens import LAST_INSTANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +40,29 @@ JOIN ledger_target target ON target.source_id = source.id
 JOIN ledger_series series ON series.target_id = target.id
 CROSS JOIN LATERAL (
     SELECT first_ms FROM ledger_readingblock
-    WHERE series_id = series.id ORDER BY hour LIMIT 1
+    JOIN ledger_document document ON document.sha256 = document_id
+    WHERE series_id = series.id AND received_at <= %s ORDER BY hour LIMIT 1
 ) first
 CROSS JOIN LATERAL (
     SELECT last_ms FROM ledger_readingblock
-    WHERE series_id = series.id ORDER BY hour DESC LIMIT 1
+    JOIN ledger_document document ON document.sha256 = document_id
+    WHERE series_id = series.id AND received_at <= %s ORDER BY hour DESC LIMIT 1
 ) last
 GROUP BY source.name
 """
 
 
-def source_spans(period: Period) -> dict[str, Span]:
+def source_spans(period: Period, as_of: datetime | None = None) -> dict[str, Span]:
     """The first and last reading, or usage hour, of each source that begins before the period's
     end; what lies after it is not told, so that a week reads the same later on."""
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_READINGS)
+        until = as_of or LAST_INSTANT
+        cursor.execute(_READINGS, [until, until])
         found = {
             name: Span(instant_of(first), instant_of(last))
             for name, first, last in cursor.fetchall()
         }
-    hours = UsageHour.objects.order_by()
+    hours = UsageHour.objects.filter(document__received_at__lte=until).order_by()
     for name, first, last in hours.values_list("source__name").annotate(Min("hour"), Max("hour")):
         span = Span(first, last + HOUR - timedelta(milliseconds=1))
         known = found.get(name, span)
@@ -102,7 +106,7 @@ def cost_span(period: Period, as_of: datetime | None = None) -> CostSpan:
     """Where the cost of a period begins and how far it reaches."""
     newest = cost_reach(as_of)
     last = None if newest is None else min(newest, period.end)
-    return CostSpan(cost_start(period), last, newest, reach_by_issuer(as_of))
+    return CostSpan(cost_start(period, as_of), last, newest, reach_by_issuer(as_of))
 
 
 def common_span(

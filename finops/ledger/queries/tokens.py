@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
@@ -33,6 +33,7 @@ TOKEN_ROLES = (
     "answers",
     "answered",
 )
+LAST_INSTANT = datetime(2999, 1, 1, tzinfo=UTC)
 KeyOf = Callable[[Mapping[str, str], datetime], Hashable]
 """From a series' labels (with `source` and `__name__`) and an hour to the group it belongs to."""
 
@@ -84,15 +85,20 @@ class Known:
 
 
 class TokenLedger:
-    """The token rows of one period, loaded once; totals of any part of it, by any grouping."""
+    """The token rows of one period, loaded once; totals of any part of it, by any grouping.
 
-    def __init__(self, period: Period) -> None:
+    `as_of` leaves out rows that were posted, and documents that were received, after it.
+    """
+
+    def __init__(self, period: Period, as_of: datetime | None = None) -> None:
         self.period = period
-        self.known = _load(period)
+        self.known = _load(period, as_of or LAST_INSTANT)
         self.usage = list(
-            UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end).select_related(
-                "source"
-            )
+            UsageHour.objects.filter(
+                hour__gte=period.start,
+                hour__lt=period.end,
+                document__received_at__lte=as_of or LAST_INSTANT,
+            ).select_related("source")
         )
 
     def totals(self, period: Period | None = None) -> Tokens:
@@ -244,7 +250,7 @@ SELECT DISTINCT ON (series_id, hour) series_id,
     tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms,
     first_ms, last_ms, facts
 FROM ledger_tokenhour JOIN ledger_series ON ledger_series.id = series_id
-WHERE hour >= %s AND hour < %s AND role = ANY(%s)
+WHERE hour >= %s AND hour < %s AND role = ANY(%s) AND posted_at <= %s
 ORDER BY series_id, hour, revision DESC
 """
 
@@ -253,18 +259,19 @@ SELECT series.id, first.first_ms, first.facts, last.last_ms, last.usual_ms, foll
 FROM ledger_series series
 CROSS JOIN LATERAL (
     SELECT first_ms, facts FROM ledger_tokenhour
-    WHERE series_id = series.id ORDER BY hour, revision DESC LIMIT 1
+    WHERE series_id = series.id AND posted_at <= %s ORDER BY hour, revision DESC LIMIT 1
 ) first
 CROSS JOIN LATERAL (
     SELECT last_ms, usual_ms FROM ledger_tokenhour
-    WHERE series_id = series.id ORDER BY hour DESC, revision DESC LIMIT 1
+    WHERE series_id = series.id AND posted_at <= %s ORDER BY hour DESC, revision DESC LIMIT 1
 ) last
 LEFT JOIN LATERAL (
     SELECT (extract(epoch FROM hour) * 1000)::bigint,
         tokens, readings, restarts, hidden_resets, opening_tokens, rate_tokens, rate_ms, usual_ms,
         first_ms, last_ms, facts
     FROM ledger_tokenhour
-    WHERE series_id = series.id AND hour >= %s ORDER BY hour, revision DESC LIMIT 1
+    WHERE series_id = series.id AND hour >= %s AND posted_at <= %s
+    ORDER BY hour, revision DESC LIMIT 1
 ) following ON true
 WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
 """
@@ -275,26 +282,27 @@ FROM ledger_target target
 JOIN ledger_series series ON series.target_id = target.id
 CROSS JOIN LATERAL (
     SELECT last_ms FROM ledger_readingblock
-    WHERE series_id = series.id ORDER BY hour DESC, last_ms DESC LIMIT 1
+    JOIN ledger_document document ON document.sha256 = document_id
+    WHERE series_id = series.id AND received_at <= %s ORDER BY hour DESC, last_ms DESC LIMIT 1
 ) block
 GROUP BY target.source_id
 """
 
 
-def _load(period: Period) -> list[Known]:
+def _load(period: Period, as_of: datetime) -> list[Known]:
     start, end = milliseconds(period.start), milliseconds(period.end)
     roles = list(TOKEN_ROLES)
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_SOURCES)
+        cursor.execute(_SOURCES, [as_of])
         source_last = dict(cursor.fetchall())
-        cursor.execute(_AROUND, [period.end, roles, end, start])
+        cursor.execute(_AROUND, [as_of, as_of, period.end, as_of, roles, end, start])
         around = {row[0]: row[1:] for row in cursor.fetchall()}
-        cursor.execute(_ROWS, [period.start, period.end, roles])
+        cursor.execute(_ROWS, [period.start, period.end, roles, as_of])
         rows: dict[int, list[Row]] = {}
         for series_id, *values in cursor.fetchall():
             rows.setdefault(series_id, []).append(_row(values))
     found = Series.objects.filter(pk__in=around.keys()).select_related("target__source")
-    known = [_known(series, around[series.pk], source_last, rows) for series in found]
+    known = [_known(series, around[series.pk], source_last, rows, as_of) for series in found]
     return sorted(known, key=lambda one: one.series.pk)
 
 
@@ -313,6 +321,7 @@ def _known(
     around: Sequence[Any],
     source_last: Mapping[int, int],
     rows: Mapping[int, list[Row]],
+    as_of: datetime,
 ) -> Known:
     first_ms, first_facts, last_ms, usual_ms, *following = around
     births = _json(first_facts).get("births", ())
@@ -332,17 +341,17 @@ def _known(
             last_ms=last_ms,
             usual_ms=usual_ms,
             source_last_ms=source_last.get(source.pk, last_ms),
-            dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms)),
-            source_goes_on=cache(partial(_source_goes_on, series)),
+            dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms, as_of)),
+            source_goes_on=cache(partial(_source_goes_on, series, as_of)),
         ),
     )
 
 
-def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None) -> Dark:
-    return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms))
+def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None, as_of: datetime) -> Dark:
+    return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms, as_of))
 
 
-def _source_goes_on(series: Series, since_ms: int, until_ms: int) -> bool:
+def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int) -> bool:
     """Whether other targets of the source have readings in a span, its edges left out."""
     if until_ms <= since_ms:
         return False
@@ -352,6 +361,7 @@ def _source_goes_on(series: Series, since_ms: int, until_ms: int) -> bool:
         hour__lte=instant_of(until_ms),
         last_ms__gt=since_ms,
         first_ms__lt=until_ms,
+        document__received_at__lte=as_of,
     ).exclude(series__target=series.target_id)
     if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
         return True
@@ -360,13 +370,14 @@ def _source_goes_on(series: Series, since_ms: int, until_ms: int) -> bool:
     return any(bisect_left(t, until_ms) > bisect_right(t, since_ms) for t in times)
 
 
-def _ups_after(series: Series, last_ms: int) -> Ups:
+def _ups_after(series: Series, last_ms: int, as_of: datetime) -> Ups:
     """The target's `up` readings in the hours around a series' last reading."""
     blocks = ReadingBlock.objects.filter(
         series__target=series.target_id,
         series__role="up",
         hour__gte=instant_of(last_ms // HOUR_MS * HOUR_MS),
         hour__lte=instant_of(last_ms + HOUR_MS),
+        document__received_at__lte=as_of,
     ).values_list("payload", flat=True)
     readings: list[tuple[int, int]] = []
     for payload in blocks:

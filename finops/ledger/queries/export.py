@@ -1,0 +1,333 @@
+"""The ledger rows behind one week as tables of text, for evidence packs (method §11).
+
+Each table holds inputs, not results: with them every figure of the statement can be computed a
+second time. `as_of` is the instant the statement was made of; rows posted later are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from finops.core.baseline import Terms
+from finops.core.money import plain
+from finops.core.period import HOUR, Period, milliseconds, rfc3339
+from finops.ledger.models import (
+    CacheHour,
+    Charge,
+    InvoiceAmount,
+    PeriodConfirmation,
+    Series,
+    TokenHour,
+)
+from finops.sources.engines import role_of
+
+from .allocation import rules, shared_keys
+from .baselines import newest_baselines
+from .evidence import stated_memory
+from .export_readings import readings
+from .money import COLUMNS, charge_parts, in_period, months_of
+from .reading import SHAPES, Reading, read
+from .snapshots import current_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its name, its columns, and rows of text, whole numbers or None."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def tables(period: Period, as_of: datetime) -> Iterator[Table]:
+    """Every table of a week as it stood at an instant, one after the other."""
+    reading = read(period, as_of)
+    yield _charges(reading)
+    yield _rules(as_of)
+    yield _keys(as_of)
+    yield _workloads(reading)
+    yield _series(reading)
+    yield _token_hours(reading)
+    yield _gaps(reading)
+    yield _restarts(reading)
+    yield readings(reading.ledger.known, period, as_of)
+    yield _usage_hours(reading)
+    yield _gpu_hours(reading)
+    yield _cache_hours(period, as_of)
+    yield _preemptions(period, as_of)
+    yield _reaches(reading)
+    yield _invoice_lines(period, as_of)
+    yield _invoice_amounts(period, as_of)
+    yield _confirmations(period, as_of)
+    yield _baselines(as_of)
+
+
+def _text(value: Any) -> Any:
+    """A value as it stands in a table: instants RFC 3339, decimals plain, None empty."""
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return plain(value)
+
+
+def table(name: str, columns: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Table:
+    """A table whose rows are made text."""
+    return Table(name, columns, [tuple(_text(value) for value in row) for row in rows])
+
+
+# -- money ---------------------------------------------------------------------------------------
+
+
+def _charges(reading: Reading) -> Table:
+    """Each charge that touches the week: whole amounts, its place by the rules."""
+    tags = sorted(
+        {m.name for r in reading.charge_places.rules for m in r.matchers if m.name[:4] == "tag:"}
+    )
+    columns = ("document", "line", "start", "end", "billed", "effective", "gpu_count",
+               "consumed_quantity", "consumed_unit", "pricing_quantity", "pricing_unit",
+               "place", "target", "idle_share", *COLUMNS, *tags)  # fmt: skip
+    whole = {
+        pk: (billed, effective)
+        for pk, billed, effective in in_period(reading.period, as_of=reading.as_of).values_list(
+            "pk", "billed_cost", "effective_cost"
+        )
+    }
+    rows = []
+    for one in charge_parts(reading.period, as_of=reading.as_of):
+        place = reading.charge_places(one.columns, one.start)
+        rows.append((
+            one.document, one.line, one.start, one.end, *whole[one.charge_id], one.gpu_count,
+            one.consumed_quantity, one.consumed_unit, one.pricing_quantity, one.pricing_unit,
+            place.kind, place.target, _idle(reading, one), *(one.columns[name] for name in COLUMNS),
+            *(one.columns.get(name, "") for name in tags),
+        ))  # fmt: skip
+    return table("charges", columns, rows)
+
+
+def _idle(reading: Reading, one: Any) -> str | None:
+    """The share of a GPU charge's time in which nobody held the node, as a fraction."""
+    nodes = reading.nodes.nodes
+    usage = one.columns["category"] == "Usage" and one.columns["commitment_status"] != "Unused"
+    if not nodes or not usage or one.gpu_count is None:
+        return None
+    start, end = max(one.start, reading.period.start), min(one.end, reading.period.end)
+    share: Fraction | None = nodes.idle_share(one.columns["resource"], start, end)
+    return None if not share else f"{share.numerator}/{share.denominator}"
+
+
+def _rules(as_of: datetime) -> Table:
+    columns = ("number", "version", "order", "subject", "place", "target", "matchers",
+               "valid_from", "valid_to")  # fmt: skip
+    found = [*rules("charge", as_of), *rules("series", as_of)]
+    return table("rules", columns, (
+        (r.number, r.version, r.order, r.subject, r.place.kind, r.place.target,
+         [[m.name, m.op, m.value] for m in r.matchers], r.valid_from, r.valid_to)
+        for r in found
+    ))  # fmt: skip
+
+
+def _keys(as_of: datetime) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for key in shared_keys(as_of).values():
+        rows += [(key.name, key.method, *one) for one in sorted(key.shares.items())]
+        if not key.shares:
+            rows.append((key.name, key.method, "", None))
+    return table("shared_keys", ("key", "method", "workload", "share"), rows)
+
+
+def _invoice_lines(period: Period, as_of: datetime) -> Table:
+    """The lines of the months the week touches, whole months, summed by document."""
+    names = ("snapshot__issuer", "snapshot__billing_account", "invoice",
+             "snapshot__billing_period", "currency", "document_id")  # fmt: skip
+    rows = (
+        Charge.objects.filter(
+            snapshot__in=current_ids(as_of), snapshot__billing_period__in=months_of(period)
+        )
+        .order_by(*names)
+        .values_list(*names)
+        .annotate(billed=Sum("billed_cost"), lines=Count("pk"))
+    )
+    columns = ("issuer", "account", "invoice", "month", "currency", "document", "billed", "lines")
+    return table("invoice_lines", columns, rows)
+
+
+def _invoice_amounts(period: Period, as_of: datetime) -> Table:
+    columns = ("issuer", "invoice", "billing_period", "currency", "amount", "document_id", "at",
+               "by")  # fmt: skip
+    found = InvoiceAmount.objects.filter(billing_period__in=months_of(period), at__lte=as_of)
+    return table("invoice_amounts", columns, found.order_by("pk").values_list(*columns))
+
+
+def _confirmations(period: Period, as_of: datetime) -> Table:
+    columns = ("issuer", "billing_account", "billing_period", "at", "by")
+    found = PeriodConfirmation.objects.filter(billing_period__in=months_of(period), at__lte=as_of)
+    return table("confirmations", columns, found.order_by("pk").values_list(*columns))
+
+
+def _baselines(as_of: datetime) -> Table:
+    columns = tuple(field.name for field in fields(Terms))
+    found = sorted(newest_baselines(as_of).items())
+    rows = []
+    for _, terms in found:
+        values = {name: getattr(terms, name) for name in columns}
+        values["classes"] = {name: plain(price) for name, price in terms.classes.items()}
+        rows.append([values[name] for name in columns])
+    return table("baselines", columns, rows)
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def _workloads(reading: Reading) -> Table:
+    stated = stated_memory(reading.workloads, reading.as_of)
+    columns = ("slug", "model", "stack", "team", "purpose", "cluster", "namespace",
+               "rate_cap_tokens_per_second", "kv_bytes_per_token", "max_model_len")  # fmt: skip
+    rows = [
+        (w.slug, w.model, w.stack, w.team, w.purpose, w.cluster, w.namespace,
+         w.rate_cap_tokens_per_second, *stated.get(w.slug, (None, None)))
+        for w in reading.workloads
+    ]  # fmt: skip
+    return table("workloads", columns, rows)
+
+
+def _series(reading: Reading) -> Table:
+    columns = ("series", "source", "metric", "role", "layer", "preference", "target", "engine",
+               "other_half", "born_ms", "last_ms", "usual_ms", "source_last_ms", "end_dark_ms",
+               "labels")  # fmt: skip
+    rows = []
+    for known in reading.ledger.known:
+        around, role = known.around, role_of(known.series.metric)
+        rows.append((
+            known.series.pk, known.source, known.series.metric, known.series.role,
+            "gateway" if known.is_gateway else "engine", role.alias_rank if role else 9,
+            known.series.target_id, known.series.engine, known.is_left_out, around.born_ms,
+            around.last_ms, around.usual_ms, around.source_last_ms,
+            around.dark_of_end().ms if around.ended() else None, known.labels,
+        ))  # fmt: skip
+    return table("series", columns, rows)
+
+
+def _token_hours(reading: Reading) -> Table:
+    columns = ("series", "hour", "tokens", "readings", "restarts", "hidden_resets", "openings",
+               "opening_tokens", "alternations", "unmarked", "rate_tokens", "rate_ms", "first_ms",
+               "last_ms")  # fmt: skip
+    names = _hour_names(reading.period)
+    rows = [
+        (known.series.pk, names[r.hour_ms], r.tokens, r.readings, r.restarts, r.hidden_resets,
+         len(r.facts.get("openings", ())), r.opening_tokens, r.facts.get("alternations", 0),
+         int(bool(r.facts.get("unmarked"))), r.rate_tokens, r.rate_ms, r.first_ms, r.last_ms)
+        for known in reading.ledger.known
+        for r in known.rows
+    ]  # fmt: skip
+    return Table("token_hours", columns, rows)
+
+
+def _hour_names(period: Period) -> dict[int, str]:
+    return {milliseconds(hour): rfc3339(hour) for hour in period.hours()}
+
+
+def _gaps(reading: Reading) -> Table:
+    """Gaps that end in the week, or that lie across its end."""
+    rows = [
+        (known.series.pk, *gap) for known in reading.ledger.known for gap in known.around.gaps()
+    ]
+    return table("gaps", ("series", "from_ms", "to_ms", "usual_ms", "tokens"), rows)
+
+
+def _restarts(reading: Reading) -> Table:
+    names = _hour_names(reading.period)
+    rows = [
+        (known.series.pk, names[row.hour_ms], restart.get("to"), dark.ms, dark.shown)
+        for known in reading.ledger.known
+        for row in known.rows
+        for restart in row.facts.get("restarts", ())
+        for dark in (known.around.dark_of(row, restart),)
+    ]
+    return table("restarts", ("series", "hour", "at_ms", "dark_ms", "shown_tokens"), rows)
+
+
+def _usage_hours(reading: Reading) -> Table:
+    columns = ("document", "source", "hour", "labels", "prompt_tokens", "cached_tokens",
+               "generation_tokens", "requests", "quality")  # fmt: skip
+    rows = sorted(reading.ledger.usage, key=lambda u: (u.hour, u.document_id, u.labels_digest))
+    return table("usage_hours", columns, (
+        (u.document_id, u.source.name, u.hour, u.labels | {"source": u.source.name},
+         u.prompt_tokens, u.cached_tokens, u.generation_tokens, u.requests, u.quality)
+        for u in rows
+    ))  # fmt: skip
+
+
+def _gpu_hours(reading: Reading) -> Table:
+    """GPU-hours known from clusters or devices, by hour; those of invoices follow from charges."""
+    rows = []
+    told = {w.slug: reading.gpu_hours(w.slug)[1] for w in reading.workloads}
+    if any(source not in (None, SHAPES) for source in told.values()):
+        for hour in reading.period.hours():
+            one = Period(hour, min(reading.period.end, hour + HOUR))
+            for slug, (hours, source) in sorted(reading.nodes.gpu_hours(one).items()):
+                if source == told.get(slug):
+                    rows.append((slug, hour, hours.numerator, hours.denominator, source))
+    return table("gpu_hours", ("workload", "hour", "numerator", "denominator", "source"), rows)
+
+
+def _cache_hours(period: Period, as_of: datetime) -> Table:
+    names = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
+             "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms")  # fmt: skip
+    hours = CacheHour.objects.filter(
+        hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of
+    )
+    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
+    rows = list(newest.values_list("series_id", "hour", *names))
+    series = {one.pk: one for one in _with_source(row[0] for row in rows)}
+    columns = ("series", "target", "engine", "name", "labels", "hour", *names)
+    return table("cache_hours", columns, (
+        (pk, s.target_id, s.engine, _engine_name(s), _labels(s), *values)
+        for pk, *values in rows for s in (series[pk],)
+    ))  # fmt: skip
+
+
+def _preemptions(period: Period, as_of: datetime) -> Table:
+    hours = TokenHour.objects.filter(
+        hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of,
+        series__role="preemptions",
+    )  # fmt: skip
+    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
+    columns = ("series", "target", "engine", "hour", "count")
+    names = ("series_id", "series__target_id", "series__engine", "hour", "tokens")
+    return table("preemptions", columns, newest.values_list(*names))
+
+
+def _with_source(keys: Iterable[int]) -> Iterable[Series]:
+    return Series.objects.filter(pk__in=set(keys)).select_related("target__source")
+
+
+def _labels(series: Series) -> dict[str, str]:
+    return {**series.labels, "source": series.target.source.name, "__name__": series.metric}
+
+
+def _engine_name(series: Series) -> str:
+    name = series.labels.get("pod") or series.target.instance
+    return f"{name} engine {series.engine}" if series.engine else str(name)
+
+
+def _reaches(reading: Reading) -> Table:
+    """How far sources and issuers tell, and where cost begins inside the week."""
+    span = reading.cost_span
+    rows: list[tuple[Any, ...]] = [("cost", "", span.first, span.newest, None)]
+    for issuer, last in sorted(span.by_issuer.items()):
+        rows.append(("issuer", issuer, None, last, None))
+    for name, one in sorted(reading.source_spans.items()):
+        rows.append(("source", name, one.first, one.last, one.ended))
+    return table("reaches", ("kind", "name", "first", "last", "ended"), rows)
