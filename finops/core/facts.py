@@ -14,7 +14,9 @@ from typing import Any
 
 from .baseline import Terms
 from .memory import KvFigures
+from .memory_hours import MemoryHours
 from .money import EXACT
+from .nodes import NodeFacts
 from .period import Period
 from .tokens import Tokens
 from .unit_cost import Counted, Weights
@@ -120,6 +122,7 @@ class WorkloadFacts:
     gpu_hours_source: str | None = None
     gpu_model: str | None = None
     memory: tuple[EngineMemory, ...] = ()
+    memory_hours: MemoryHours | None = None
     preemptions: int | None = None
     old_engine: bool = False
     baseline: Terms | None = None
@@ -199,5 +202,6 @@ class Facts:
     documents: tuple[DocumentFacts, ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[Notice, ...] = ()
+    nodes: NodeFacts | None = None
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -57,6 +57,7 @@ def statement(
     value["workloads"] = [_workload(w, facts, compared.get(w.slug)) for w in facts.workloads]
     value["baselines"] = [w["baseline"] for w in value["workloads"] if w["baseline"]]
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
+    value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
     value["tieout"] = {
         "invoice": tieout.invoice_rows(facts),
         "period": tieout.period_table(facts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ from .counts import preemptions
 from .engine_memory import engine_memory
 from .evidence import stated_memory
 from .invoices import invoice_tie_out, provisional_months
+from .memory_hours import hours_by_workload
 from .node_facts import node_facts, node_notices
 from .notices import late_sources, notices
 from .reaches import common_span, end_of_hour
@@ -45,9 +47,15 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     sizes = stated_memory(reading.workloads, as_of)
     counted = preemptions(period)
     memory = engine_memory(period, reading.series_places, sizes, counted)
+    hours = hours_by_workload(period, as_of)
     baselines = newest_baselines(as_of)
     workloads = tuple(
-        _workload(reading, w, memory.get(w.slug, ()), reading.preempted(w.slug, counted), baselines)
+        replace(
+            _workload(
+                reading, w, memory.get(w.slug, ()), reading.preempted(w.slug, counted), baselines
+            ),
+            memory_hours=hours.get(w.slug),
+        )
         for w in reading.workloads
     )
     readings = [r for known in reading.ledger.known for r in known.rows]

@@ -1,0 +1,50 @@
+"""The KV cache of each workload by the hour, with one GPU of each engine beside it (method §8)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from finops.core.memory_hours import MemoryHours, memory_hours
+from finops.core.period import Period
+
+from .memory import Device, EngineMemory, Fleet, fleet
+
+
+def hours_by_workload(period: Period, as_of: datetime | None = None) -> dict[str, MemoryHours]:
+    """By workload: reserved and active of its engines together, hour by hour."""
+    known = fleet(period, as_of)
+    engines: dict[str, list[EngineMemory]] = {}
+    for engine in known.engines:
+        if engine.slug is not None:
+            engines.setdefault(engine.slug, []).append(engine)
+    found = {slug: _hours(slug, period, mine, known) for slug, mine in engines.items()}
+    return {slug: hours for slug, hours in found.items() if hours is not None}
+
+
+def _hours(
+    slug: str, period: Period, engines: list[EngineMemory], known: Fleet
+) -> MemoryHours | None:
+    sizes = {engine.kv.bytes_per_token if engine.kv else None for engine in engines}
+    # Engines of a workload whose tokens take different bytes are only comparable in tokens.
+    size = sizes.pop() if len(sizes) == 1 else None
+    firsts = [known.devices[engine.devices[0]] for engine in engines if engine.devices]
+    measured = firsts if len(firsts) == len(engines) else []
+    totals = [row.total_bytes for device in measured for row in device.rows[-1:]]
+    return memory_hours(
+        slug,
+        period,
+        [engine.rows for engine in engines],
+        size,
+        [_used(device) for device in measured],
+        sum(total or 0 for total in totals) if all(totals) and totals else None,
+    )
+
+
+def _used(device: Device) -> dict[datetime, int]:
+    """Used bytes by hour, the driver's part included: what nvidia-smi would have shown."""
+    found = {}
+    for row in device.rows:
+        if row.used_byte_ms is not None and row.observed_ms:
+            total = row.used_byte_ms + (row.reserved_byte_ms or 0)
+            found[row.hour] = int(total // row.observed_ms)
+    return found
