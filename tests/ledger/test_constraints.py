@@ -68,6 +68,39 @@ def device_hour(**changes: Any) -> ledger.DeviceHour:
     return ledger.DeviceHour(target=series().target, **values | changes)
 
 
+def gpu_hour(**changes: Any) -> ledger.GpuHour:
+    values = {"hour": NOW, "revision": 1, "gpu_ms": 0, "observed_ms": 3_600_000, "posted_at": NOW}
+    return ledger.GpuHour(series=series(), **values | changes)
+
+
+def mapping(**changes: Any) -> ledger.CsvMapping:
+    values = {"name": "m", "version": 1, "content": {}, "at": NOW, "by": "Ada"}
+    return ledger.CsvMapping(**values | changes)
+
+
+def rate_card(**changes: Any) -> ledger.RateCard:
+    values = {"name": "r", "version": 1, "currency": "USD", "valid_from": NOW, "content": {}}
+    card = {"document": saved(others.document()), "at": NOW, "by": "Ada"}
+    return ledger.RateCard(**values | card | changes)
+
+
+def fx_rate(**changes: Any) -> ledger.FxRate:
+    values = {"base": "EUR", "currency": "USD", "date": NOW.date(), "rate": Decimal(1)}
+    return ledger.FxRate(document=saved(others.document()), **values | changes)
+
+
+def period_status(**changes: Any) -> ledger.PeriodStatus:
+    values = {"issuer": "i", "billing_period": "2026-10", "status": "Open", "updated_at": NOW}
+    document = saved(others.document())
+    return ledger.PeriodStatus(document=document, at=NOW, **values | changes)
+
+
+def reread(**changes: Any) -> ledger.Reread:
+    delivery = ledger.Delivery.objects.create(at=NOW, by="Ada", origin="x")
+    values = {"at": NOW, "by": "Ada", "reason": "r", "charges": 0}
+    return ledger.Reread(document=saved(others.document()), delivery=delivery, **values | changes)
+
+
 MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
 
 BROKEN: dict[str, list[Callable[[], Model]]] = {
@@ -104,6 +137,21 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     ],
     "device_hour_once": [lambda: copy_of(device_hour())],
     "device_hour_observed": [lambda: device_hour(observed_ms=-1)],
+    "gpu_hour_once": [lambda: copy_of(gpu_hour())],
+    "gpu_hour_not_negative": [lambda: gpu_hour(gpu_ms=-1)],
+    "gpu_hour_observed_within_hour": [
+        lambda: gpu_hour(observed_ms=-1),
+        lambda: gpu_hour(observed_ms=3_600_001),
+    ],
+    "csv_mapping_version_once": [lambda: copy_of(mapping())],
+    "csv_mapping_version_positive": [lambda: mapping(version=0)],
+    "rate_card_version_once": [lambda: copy_of(rate_card())],
+    "rate_card_valid_in_order": [lambda: rate_card(valid_to=NOW)],
+    "fx_rate_once": [lambda: copy_of(fx_rate())],
+    "fx_rate_positive": [lambda: fx_rate(rate=Decimal(0))],
+    "period_status_known": [lambda: period_status(status="Maybe")],
+    "reread_charges": [lambda: reread(charges=-1)],
+    "reread_once_a_delivery": [lambda: copy_of(reread())],
     "target_once": [lambda: again(series().target)],
     "series_once": [lambda: again(series())],
 }
@@ -131,6 +179,12 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: engine_start(),
         lambda: link(tensor_parallel=1, pipeline_parallel=1),
         lambda: device_hour(),
+        lambda: gpu_hour(),
+        lambda: mapping(),
+        lambda: rate_card(valid_to=NOW + timedelta(seconds=1)),
+        lambda: fx_rate(),
+        lambda: period_status(status="Closed"),
+        lambda: reread(),
     ],
 )
 def test_their_neighbours_that_can_be_true_are_taken(row: Callable[[], Model]) -> None:
