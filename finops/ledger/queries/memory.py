@@ -32,7 +32,7 @@ def device_table(
 ) -> Table:
     """The table of one GPU with these engines on it, over the period or in one hour."""
     means = Means()
-    for row in (r for r in device.rows if hour in (None, r.hour)):
+    for row in device.rows_of(hour):
         held = row.observed_ms
         means.add("total", row.total_bytes, held)
         for name, total in (("used", row.used_byte_ms), ("free", row.free_byte_ms),
@@ -46,9 +46,9 @@ def group_table(
     engines: list[EngineMemory], devices: list[Device], hour: datetime | None = None
 ) -> Table:
     """Engines together with the GPUs they are on; a GPU is counted once."""
-    tables = []
+    tables, chosen = [], {id(engine) for engine in engines}
     for device in devices:
-        mine = [(engine, n) for engine, n in device.engines if engine in engines]
+        mine = [(engine, n) for engine, n in device.engines if id(engine) in chosen]
         tables.append(device_table(device, mine, hour))
     for engine in engines:
         if not engine.devices:
@@ -87,7 +87,7 @@ def _with_engines(device: Table, engines: list[Table]) -> Table:
 def engine_table(engine: EngineMemory, number: int, hour: datetime | None = None) -> Table:
     """What one engine takes of one GPU, over the period or in one hour."""
     means = Means()
-    for row in (r for r in engine.rows if hour in (None, r.hour)):
+    for row in engine.rows_of(hour):
         reserved = engine.reserved_bytes(row, number)
         held = row.observed_ms + row.stale_ms
         means.add("kv_reserved", reserved, held)
@@ -151,8 +151,8 @@ def _gpu_row(device: Device) -> dict[str, Any]:
     table = device_table(device, device.engines)
     row = device.rows[-1]
     flags = [text for holds, text in ((device.shared, SHARED), (device.sliced, SLICED)) if holds]
-    tenants = sorted({tuple(one) for each in device.rows for one in each.tenants})
-    labels = dict(row.labels) | {"tenants": [f"{space}/{pod}" for space, pod in tenants]}
+    tenants = [f"{space}/{pod}" for space, pod in sorted(device.tenants)]
+    labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
     return (
         value | _peak_of_devices([device]) | _engine_values([e for e, _ in device.engines], flags)

@@ -33,6 +33,16 @@ class EngineMemory:
     configuration: Mapping[str, str] = field(default_factory=dict)
     rows: list[CacheRow] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
+    by_hour: dict[datetime, CacheRow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_hour = {row.hour: row for row in self.rows}
+
+    def rows_of(self, hour: datetime | None) -> list[CacheRow]:
+        """The rows of one hour, of the whole period for None."""
+        if hour is None:
+            return self.rows
+        return [self.by_hour[hour]] if hour in self.by_hour else []
 
     @property
     def name(self) -> str:
@@ -94,6 +104,18 @@ class Device:
     name: str
     rows: list[DeviceHour] = field(default_factory=list)
     engines: list[tuple[EngineMemory, int]] = field(default_factory=list)
+    by_hour: dict[datetime, DeviceHour] = field(default_factory=dict)
+
+    def rows_of(self, hour: datetime | None) -> list[DeviceHour]:
+        """The rows of one hour, of the whole period for None."""
+        if hour is None:
+            return self.rows
+        return [self.by_hour[hour]] if hour in self.by_hour else []
+
+    @property
+    def tenants(self) -> set[tuple[str, str]]:
+        """Namespaces and pods that held it in the period."""
+        return {(space, pod) for row in self.rows for space, pod in row.tenants}
 
     @property
     def shared(self) -> bool:
@@ -122,17 +144,18 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
     engines = _engines(period, evidence, known, kv)
     devices = _devices(period)
+    held: dict[tuple[str, str], list[Device]] = {}
+    for device in devices.values():
+        device.by_hour = {row.hour: row for row in device.rows}
+        for tenant in device.tenants:
+            held.setdefault(tenant, []).append(device)
     for engine in engines:
-        mine = [d for d in devices.values() if _holds(d, engine.tenant)]
+        mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
         mine.sort(key=lambda d: (_index(d), d.name))
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
             device.engines.append((engine, number))
     return Fleet(period, engines, devices)
-
-
-def _holds(device: Device, tenant: tuple[str, str]) -> bool:
-    return bool(tenant[1]) and any(list(tenant) in row.tenants for row in device.rows)
 
 
 def _index(device: Device) -> int:
