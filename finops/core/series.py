@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,10 @@ def _no_dark() -> Dark:
     return Dark(0)
 
 
+def _no_marks() -> list[int]:
+    return []
+
+
 def _no_readings(since_ms: int, until_ms: int) -> bool:
     return False
 
@@ -44,7 +48,8 @@ class SeriesRows:
 
     `born_ms` is the proven birth, else the first reading; `source_last_ms` is the last reading of
     the whole source. `dark_of_end` is asked only when the series ended, `source_goes_on` (whether
-    other targets have readings in a span) only when the target's `up` stopped before a restart.
+    other targets have readings in a span) only when the target's `up` stopped before a restart,
+    `last_of_marks` (the last reading of every process behind the address) only when they alternate.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -55,6 +60,7 @@ class SeriesRows:
     source_last_ms: int = 0
     dark_of_end: Callable[[], Dark] = _no_dark
     source_goes_on: Callable[[int, int], bool] = _no_readings
+    last_of_marks: Callable[[], Sequence[int]] = _no_marks
 
     def ended(self) -> bool:
         """Whether its source has readings more than 2.5 × usual after its last one (§2.5)."""
@@ -124,6 +130,21 @@ class SeriesRows:
             silent_from = max(start, self.last_ms + self.usual_ms)
             last.unobserved_ms += max(0, end - silent_from)
             last.edge_in_gap = True
+
+        if first.alternations or last.alternations:
+            self._add_ends_of_marks(start, end, last)
+
+    def _add_ends_of_marks(self, start: int, end: int, last: SeriesPeriod) -> None:
+        """On an alternating address a mark that was not seen for 2.5 × usual × the number of marks
+        has ended (§2.6). The newest one's end is the series' own."""
+        seen = sorted(self.last_of_marks())
+        if self.usual_ms is None or len(seen) < 2:
+            return
+        for last_ms in seen[:-1]:
+            away_ms = self.source_last_ms - last_ms
+            if start <= last_ms < end and is_gap(away_ms, self.usual_ms * len(seen)):
+                last.ends += 1
+                last.darks.append(Dark(self.usual_ms))
 
 
 def _hour(row: Row) -> int:

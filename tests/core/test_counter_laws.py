@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from finops.core.counter import Carry, Context, HourReadings, HourRow, Readings, derive
 from finops.core.dark import Ups, dark_of, dark_of_end
 from finops.core.series import Row, SeriesRows
+from finops.core.tokens import SeriesPeriod
 
 BASE_S = 1_795_962_000 // 86_400 * 86_400
 HOUR_S = 3600
@@ -340,3 +341,34 @@ def test_a_first_mark_that_comes_later_is_taken_back_to_the_first_reading() -> N
     assert learned == {(BASE_S + 15) * 1000: mark}
     (row,), again = derive([hour], Carry(), Context(BASE_S * 1000, (), learned))
     assert (row.tokens, row.openings, again) == (90, [], {})
+
+
+def test_a_mark_not_seen_for_long_on_an_alternating_address_has_ended() -> None:
+    """Two processes alternate every 15 s; one is last read at 60 s, the source goes on for long:
+    more than 2.5 × 15 s × 2 marks (75 s) later it has ended, dark for one usual interval."""
+    alternating = {"alternations": 3}
+    row = Row(
+        BASE_S * 1000, 500, 9, 0, 0, 0, 10, 1000, 15_000, 0, BASE_S * 1000 + 140_000, alternating
+    )
+
+    def rows(source_last_s: int) -> SeriesRows:
+        return SeriesRows(
+            rows=[row],
+            born_ms=BASE_S * 1000,
+            last_ms=(BASE_S + 140) * 1000,
+            usual_ms=15_000,
+            source_last_ms=(BASE_S + source_last_s) * 1000,
+            last_of_marks=lambda: [(BASE_S + 60) * 1000, (BASE_S + 140) * 1000],
+        )
+
+    def part(source_last_s: int) -> SeriesPeriod:
+        end = (BASE_S + HOUR_S) * 1000
+        (found,) = rows(source_last_s).parts(BASE_S * 1000, end, lambda ms: None).values()
+        return found
+
+    assert part(135).ends == 0
+    ended = part(136)
+    assert ended.ends == 1
+    # 10 tokens a second for the 15 s of one usual interval stand above the booked ones.
+    assert ended.upper() == 500 + 150
+    assert not ended.exact()

@@ -13,11 +13,12 @@ from typing import Any
 from django.db import connections
 from django.db.models import Max, Q
 
+from finops.core.counter import Carry
 from finops.core.dark import Ups, dark_of_end
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
 from finops.core.series import Row, SeriesRows
 from finops.core.tokens import Dark, Rate, SeriesPeriod, Tokens, tokens_of, union
-from finops.ledger.models import ReadingBlock, Series, UsageHour
+from finops.ledger.models import ReadingBlock, Series, TokenHour, UsageHour
 from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
 from finops.sources.samples import unpack
@@ -343,12 +344,24 @@ def _known(
             source_last_ms=source_last.get(source.pk, last_ms),
             dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms, as_of)),
             source_goes_on=cache(partial(_source_goes_on, series, as_of)),
+            last_of_marks=cache(partial(_last_of_marks, series, as_of)),
         ),
     )
 
 
 def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None, as_of: datetime) -> Dark:
     return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms, as_of))
+
+
+def _last_of_marks(series: Series, as_of: datetime) -> list[int]:
+    """The last reading of every process remembered behind the series' address."""
+    carry = (
+        TokenHour.objects.filter(series=series, posted_at__lte=as_of)
+        .order_by("-hour", "-revision")
+        .values_list("carry", flat=True)
+        .first()
+    )
+    return [counter.last_ms for counter in Carry.from_json(carry or {}).counters.values()]
 
 
 def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int) -> bool:
