@@ -62,6 +62,11 @@ class _Kind:
     commitment: str | None
     status: str | None
 
+    @property
+    def is_consumed(self) -> bool:
+        """Whether its quantity was used; what nobody used of a commitment was not."""
+        return self.category == "Usage" and self.status != "Unused"
+
 
 def recognises(head: bytes, name: str) -> str | None:
     """`azure-cost` when the columns of a cost file stand in the header."""
@@ -233,8 +238,8 @@ def _charge(view: str, row: Row) -> ChargeRecord:
         pricing_category=_PRICING.get(pricing, row.text("pricing model")),
         pricing_quantity=quantity,
         pricing_unit=unit,
-        consumed_quantity=consumed if kind.category == "Usage" else None,
-        consumed_unit=consumed_unit if kind.category == "Usage" else None,
+        consumed_quantity=consumed if kind.is_consumed else None,
+        consumed_unit=consumed_unit if kind.is_consumed else None,
         list_unit_price=row.quantity("list unit price") or None,
         contracted_unit_price=row.quantity("unit price") or None,
         commitment=kind.commitment,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from finops.sources import focus
 from finops.sources import focus_columns as columns
-from finops.sources.cells import text_or_none
-from finops.sources.records import Account, Parsed, Refused, Rejection
+from finops.sources.cells import instant, text_or_none
+from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 from finops.sources.rows import Cells, Rows, charges_of, table_rows
 
 PREFIX: Final = "csv:"
@@ -130,7 +130,19 @@ def parse(path: Path, name: str, format: str, mapping: Columns) -> Parsed:
         ),
     )
     plain = _plain_rows(rows, len(header), sources, mapping, places)
-    return Parsed(account, charges_of(plain, len(wide), places, account, focus.charge_of))
+    records = charges_of(plain, len(wide), places, account, focus.charge_of)
+    return Parsed(account, _in_its_words(records, mapping))
+
+
+def _in_its_words(
+    records: Iterator[ChargeRecord | Rejection], mapping: Columns
+) -> Iterator[ChargeRecord | Rejection]:
+    """Rejections that name the file's own column."""
+    own = {target: column for column, targets in mapping.columns.items() for target in targets}
+    for record in records:
+        if isinstance(record, Rejection) and record.column in own:
+            record = replace(record, column=own[record.column])
+        yield record
 
 
 _Source = tuple[str, int | str | None]  # target column, place in the file or constant
@@ -159,6 +171,11 @@ def _plain_rows(
             yield line, Rejection.of(line, None, len(cells), reason)
             continue
         plain = [_cell(target, source, cells, mapping) for target, source in sources]
+        start = plain[places["ChargePeriodStart"]]
+        if _moment(start) is None:
+            reason = "not a date and time" if start else "missing"
+            yield line, Rejection.of(line, "ChargePeriodStart", start, reason)
+            continue
         _fill(plain, places, mapping)
         yield line, plain
 
@@ -187,7 +204,7 @@ def _date(text: str, pattern: str) -> str:
     try:
         found = datetime.strptime(text, pattern)  # noqa: DTZ007 - UTC where no zone is written
     except ValueError:
-        return f"{text} (not {pattern})"
+        return f"{text} (not {pattern})"  # no other reading of a date is tried
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
@@ -211,7 +228,6 @@ def _fill(plain: list[str | None], places: Mapping[str, int], mapping: Columns) 
 
 def _moment(text: str | None) -> datetime | None:
     try:
-        found = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+        return instant(text) if text else None
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -20,13 +20,15 @@ from finops.trail import operations as trail
 WHOLE_ACCOUNT = {"aws-cur", "aws-cur-2"}  # one export holds every issuer of the account
 VERDICTS = ("parts", "replacement", "refused")
 INSTANT = timedelta(microseconds=1)
+A_DAY = timedelta(days=1)
 
 
 def settle(snapshots: Sequence[Snapshot], *, by: str, at: datetime) -> dict[int, str]:
     """Decides on snapshots just delivered, inside the caller's transaction; verdicts by id.
 
     The first of a scope is current. One whose charge periods overlap a current one's replaces it;
-    one that overlaps none waits for a person; one exported before the current one is superseded.
+    one that overlaps none, or ends over a day before the current one, waits for a person; one
+    exported before the current one is superseded.
     """
     verdicts = {}
     for snapshot in sorted(snapshots, key=_scope):
@@ -78,6 +80,13 @@ def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
     if current and not replaced:
         reason = "its charge periods do not overlap the current snapshot's: more parts, or a replacement?"
         return _say(snapshot, "waiting", by, at, reason)
+    longer = next((one for one in replaced if _ends_too_early(snapshot, one)), None)
+    if longer is not None:
+        reason = (
+            f"it ends on {snapshot.charge_end:%Y-%m-%d}, the current snapshot {longer.pk} on "
+            f"{longer.charge_end:%Y-%m-%d}: a replacement all the same?"
+        )
+        return _say(snapshot, "waiting", by, at, reason)
     _replace(snapshot, replaced, by, at)
     return _say(snapshot, "current", by, at, "newest" if replaced else "first of its scope")
 
@@ -97,6 +106,11 @@ def overlap(one: Snapshot, other: Snapshot) -> bool:
     one_end = max(one.charge_end, one.charge_start + INSTANT)
     other_end = max(other.charge_end, other.charge_start + INSTANT)
     return one.charge_start < other_end and other.charge_start < one_end
+
+
+def _ends_too_early(new: Snapshot, old: Snapshot) -> bool:
+    """A newer export of a month reaches at least as far; one of its first days would undo the rest."""
+    return new.charge_end < old.charge_end - A_DAY and not _is_exported_later(new, old)
 
 
 def _is_exported_later(one: Snapshot, other: Snapshot) -> bool:

@@ -36,6 +36,7 @@ def unusual(period: Period) -> Iterator[MoneyException]:
     yield from _two_exports(period)
     yield from _duplicated(period)
     yield from _wrong_products(period)
+    yield from _purchases_with_effect(period)
 
 
 def _priced(period: Period) -> Iterator[MoneyException]:
@@ -158,6 +159,29 @@ def _duplicated(period: Period) -> Iterator[MoneyException]:
             issuer,
             f"{issuer}: {len(amounts)} groups of lines are alike in everything; all are counted",
             sum(amounts, Decimal(0)),
+            currency,
+        )
+
+
+def _purchases_with_effect(period: Period) -> Iterator[MoneyException]:
+    """Purchases of commitments whose use costs something too: the effective cost counts twice."""
+    used = in_period(period).filter(commitment_status="Used").exclude(effective_cost=0)
+    names = set(used.order_by().values_list("commitment", flat=True).distinct())
+    rows = (
+        in_period(period)
+        .filter(category="Purchase", commitment__in=names, commitment_status__isnull=True)
+        .exclude(Q(effective_cost=0) | Q(effective_cost__isnull=True))
+        .order_by()
+        .values_list("commitment", "currency")
+        .annotate(cost=Sum("effective_cost"))
+    )
+    for commitment, currency, cost in rows:
+        yield MoneyException(
+            "purchase-with-effective-cost",
+            commitment,
+            f"The purchase of {commitment} and its use both have an effective cost; of a purchase that "
+            f"covers use it should be 0, not {plain(cost)} {currency}",
+            cost,
             currency,
         )
 
