@@ -30,6 +30,7 @@ class Pool:
     pool_tokens: int | None
     max_model_len: int | None
     configuration: tuple[tuple[str, str], ...] = ()
+    null_blocks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,8 @@ def _count(
     row.levels_ms[level] = row.levels_ms.get(level, 0) + held_ms
     if pool.blocks is None or not 0 <= value <= 1:
         return
-    # One block is the null block; the share times the others is a whole number of blocks.
-    blocks = round(value * (pool.blocks - 1))
+    # vLLM keeps one null block; the share times the others is a whole number of blocks.
+    blocks = round(value * (pool.blocks - pool.null_blocks))
     row.active_block_ms = (row.active_block_ms or 0) + blocks * held_ms
     if row.peak_blocks is None or blocks > row.peak_blocks:
         row.peak_blocks, row.peak_ms = blocks, time_ms

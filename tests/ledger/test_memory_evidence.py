@@ -172,6 +172,36 @@ def test_a_real_h100_as_its_exporter_told(tmp_path: Path) -> None:
     assert row["unattributed_bytes"] == 20_780_679_168 - MIB and closes(row)
 
 
+@pytest.mark.skipif(not (SAMPLES / "metrics").is_dir(), reason="needs the exposition samples")
+def test_sglang_tells_its_memory_itself(tmp_path: Path) -> None:
+    command("workload", "add", "s", "--model", "m", "--stack", "sglang", "--purpose", "inference",
+            "--by", "Ada")  # fmt: skip
+    command("rule", "add", "s", "--series", "engine_type=unified", "--by", "Ada")
+    text = (SAMPLES / "metrics" / "sglang-0.5.23-single.prom").read_text()
+    at = gpu_fleet.START
+    names = ("sglang:token_usage", "sglang:full_token_usage", "sglang:max_total_num_tokens",
+             "sglang:weight_memory", "sglang:kv_cache_memory", "sglang:graph_memory",
+             "sglang:num_running_reqs")  # fmt: skip
+    lines = [
+        f"{line} {at + n * 15}"
+        for line in text.splitlines()
+        if line.startswith(names)
+        for n in range(240)
+    ]
+    path = tmp_path / "sglang.om"
+    path.write_text("\n".join([*lines, "# EOF", ""]))
+    ingested(path)
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert row["weights_bytes"] == round(15.02 * GIB)
+    assert row["graphs_bytes"] == round(0.61 * GIB)
+    assert row["kv_reserved_bytes"] == round(53.04 * GIB)
+    (engine,) = row["engines"]
+    # The sample's own account: 434,521 = used 120,034 + evictable 80,211 + free 234,276.
+    assert (engine["reserved_tokens"], engine["active_tokens_mean"]) == (434_521, 120_034)
+    assert row["kv_active_bytes"] == round(row["kv_reserved_bytes"] * 120_034 / 434_521)
+    assert engine["kv_bytes_from"] == "the engine's own gauges"
+
+
 def test_posting_again_changes_nothing_and_late_readings_correct(tmp_path: Path) -> None:
     ingested(one_card(tmp_path))
     assert DeviceHour.objects.count() == 1

@@ -14,6 +14,7 @@ from finops.sources.engines import role_of
 
 from .bulk import copy_rows
 from .columns import read_columns
+from .engine_gauges import pools_by_gauges
 
 KEPT_LABELS = (
     "block_size",
@@ -133,8 +134,11 @@ def _moves(counters: Sequence[Series], from_ms: int) -> list[int]:
 
 
 def _pools(usage: Series, series: Sequence[Series], from_ms: int) -> list[Pool]:
-    """The configurations of an engine in time order, from `cache_config_info` labels."""
+    """The configurations of an engine in time order, from `cache_config_info` labels, else from
+    gauges of the engine's own."""
     infos = [one for one in series if one.role == "cache_config"]
+    if not infos:
+        return pools_by_gauges(usage, series, from_ms)
     engines = len({one.engine for one in infos}) or 1
     pools: list[Pool] = []
     for one in infos:

@@ -49,7 +49,7 @@ OTHER_ROLES = frozenset(
 DEVICE_ROLES = frozenset(
     {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
 )
-OTHER_ROLES |= DEVICE_ROLES
+OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes"}
 REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
 MOST_INDEXED_BYTES = 2000

@@ -205,7 +205,7 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
     """What the reservation bought, the peak, and where the figures come from."""
     figures = [(engine, found) for engine in engines if (found := engine.figures())]
     stale = sum(found.stale_ms for _, found in figures)
-    if any(engine.start is None for engine in engines):
+    if any(not engine.is_told for engine in engines):
         flags = [*flags, NO_LOG]
     if stale:
         flags = [*flags, STALE]
@@ -236,6 +236,8 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
 
 
 def _log_of(engine: EngineMemory) -> str | None:
+    if "kv_bytes" in engine.configuration:
+        return "the engine's own gauges"
     known = engine.start is not None and engine.worker(0).get("kv_bytes") is not None
     return f"start-up log {engine.start.document_id[:12]}" if known and engine.start else None
 

@@ -81,13 +81,25 @@ class EngineMemory:
         return kv_figures(self.rows, size, self.longest)
 
     def worker(self, number: int) -> Mapping[str, Any]:
-        """What the log tells of the worker on one of the engine's GPUs, by rank."""
-        workers = (self.start.figures.get("workers") if self.start else None) or [{}]
+        """What the log tells of the worker on one of the engine's GPUs, by rank; without a log
+        what the engine's own gauges tell."""
+        workers = (self.start.figures.get("workers") if self.start else None) or [self._gauges()]
         found: Mapping[str, Any] = workers[min(number, len(workers) - 1)]
         return found
 
+    def _gauges(self) -> dict[str, int]:
+        names = ("weights_bytes", "kv_bytes", "graphs_bytes")
+        return {n: int(self.configuration[n]) for n in names if n in self.configuration}
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a log or the engine's own gauges tell its weights."""
+        return self.start is not None or bool(self._gauges())
+
     def reserved_bytes(self, row: CacheRow, number: int) -> int | None:
         """The cache on one GPU: tokens × bytes of a token, else as the log prints it (§8.3)."""
+        if "kv_bytes" in self.configuration:
+            return int(self.configuration["kv_bytes"])
         if self.kv is not None and row.pool_tokens is not None:
             return row.pool_tokens * self.kv.bytes_per_token
         size = self.worker(number).get("kv_bytes")
