@@ -878,7 +878,7 @@ def _memory_of(rows, workload):
     longest = last["max_model_len"] or int(workload["max_model_len"] or 0) or None
     counted = [row for row in rows if row["active_block_ms"] and row["block_size"]]
     seen = sum(row["observed_ms"] for row in counted)
-    active = sum(round(Fraction(row["active_block_ms"]) * row["block_size"]) for row in counted)
+    active = sum(_tokens_of(row, Fraction(row["active_block_ms"])) for row in counted)
     pools = [_pool(row) for row in counted]
     reserved = None if None in pools else sum(p * r["observed_ms"] for p, r in zip(pools, counted))
     pool = _pool(last)
@@ -889,7 +889,7 @@ def _memory_of(rows, workload):
     peak = None
     for row in rows:
         if None not in (row["peak_blocks"], row["block_size"], row["peak_ms"]):
-            size = row["peak_blocks"] * row["block_size"]
+            size = _tokens_of(row, row["peak_blocks"])
             if peak is None or size > peak[0]:
                 peak = size, row["peak_ms"]
     running = [row["peak_running"] for row in rows if row["peak_running"] is not None]
@@ -908,6 +908,14 @@ def _memory_of(rows, workload):
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000,
     }
+
+
+def _tokens_of(row, blocks):
+    """§8.3: blocks as tokens; a share of the pool where the block size is not the pool's own."""
+    size, pool = row["block_size"], row["pool_tokens"]
+    if pool is not None and row["blocks"] and pool != row["blocks"] * size:
+        return round(Fraction(blocks) * pool / row["blocks"])
+    return round(Fraction(blocks) * size)
 
 
 def _pool(row):
