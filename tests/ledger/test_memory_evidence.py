@@ -13,6 +13,7 @@ from finops.core.period import Period
 from finops.ledger.models import DeviceHour, EngineStart
 from finops.ledger.operations.memory_evidence import instant_in_log
 from finops.ledger.queries.memory import memory_hours
+from finops.ledger.queries.memory_notices import memory_notices
 from tests.ledger import gpu_fleet
 from tests.ledger.doors import command, ingested
 from tests.ledger.gpu_fleet import Fleet
@@ -127,6 +128,28 @@ def test_tenants_of_a_time_sliced_gpu_are_flagged_and_it_counts_once(tmp_path: P
     assert any("time-slicing" in flag for flag in row["flags"])
     assert row["kv_reserved_bytes"] == 2 * 5000 * 16 * 131_072
     assert DeviceHour.objects.count() == 1
+
+
+def kinds() -> set[str]:
+    period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 17, tzinfo=UTC))
+    return {notice.kind for notice in memory_notices(period)}
+
+
+def test_what_a_reader_must_know_of_memory(tmp_path: Path) -> None:
+    workload()
+    assert kinds() == set()
+    ingested(one_card(tmp_path), gpu_fleet.config(tmp_path / "config.json"))
+    assert kinds() == set()
+    # 72.82 − 14.99 − 3.28 − 0.90 is 53.65, not 53.05.
+    ingested(gpu_fleet.log(tmp_path / "engine.log", kv="53.05"))
+    assert kinds() == {"log-does-not-add-up"}
+    fleet = Fleet()
+    fleet.engine("small-0", 0.1)
+    for pod in ("small-0", "other-0"):
+        fleet.gpu("GPU-small", 20_000, 4_000, index="1", namespace="llm", pod=pod)
+    ingested(fleet.write(tmp_path / "more.om"))
+    # A cache of 53.65 GiB does not fit on that card: the configuration or the log is not its own.
+    assert kinds() == {"log-does-not-add-up", "gpu-shared", "memory-over-total"}
 
 
 def test_a_mig_slice_without_framebuffer_metrics_degrades_visibly(tmp_path: Path) -> None:

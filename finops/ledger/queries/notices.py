@@ -12,6 +12,7 @@ from finops.core.period import Period, rfc3339
 from finops.ledger.models import Fetch, UsageHour
 
 from .counted_twice import counted_twice
+from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
 from .reaches import Span, after_hour
 from .tokens import TokenLedger
@@ -28,6 +29,7 @@ def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Noti
         *counted_twice(period, ledger),
         *_incomplete_fetches(period),
         *_several_choices(period),
+        *memory_notices(period),
     )
 
 
