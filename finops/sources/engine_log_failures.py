@@ -19,8 +19,8 @@ _TOKENS: Final = re.compile(
     r"stored in KV cache \((\d+)\)"
 )
 _BYTES: Final = re.compile(
-    r"To serve at least one request with the models?'s max seq len \((\d+)\), \(?(-?[\d.]+) GiB KV "
-    r"cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) GiB\)"
+    r"To serve at least one request with the models?'s max seq len \((\d+)\), \(?(-?[\d.]+) Gi?B KV "
+    r"cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) Gi?B\)"
 )
 _ESTIMATE: Final = re.compile(r"estimated maximum model length is (\d+)")
 _BUSY: Final = re.compile(
