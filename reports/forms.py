@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth import get_user_model, password_validation
 
+from finops.ledger.queries import mappings
 from reports.models import Annotation
 from reports.queries.weeks import zone
 from reports.roles import ROLES
@@ -15,10 +16,29 @@ from reports.roles import ROLES
 FORMATS = [
     ("", "Found out from the content"),
     ("focus", "FOCUS cost and usage"),
+    ("aws-cur", "AWS Cost and Usage Report"),
+    ("aws-cur-2", "AWS Cost and Usage Report 2.0"),
+    ("azure-cost", "Azure cost, view by content"),
+    ("azure-cost-actual", "Azure actual cost"),
+    ("azure-cost-amortized", "Azure amortised cost"),
+    ("gcp-billing", "Google Cloud billing export"),
+    ("coreweave-focus", "FOCUS usage without cost"),
+    ("focus-invoice-detail", "FOCUS invoice details"),
+    ("focus-billing-period", "FOCUS billing periods"),
+    ("rate-card", "Rate card"),
+    ("fx-ecb", "Exchange rates of the ECB"),
     ("usage-records", "Usage records"),
     ("prometheus-json", "Prometheus answer"),
     ("openmetrics", "OpenMetrics text"),
+    ("engine-log", "Start-up log"),
+    ("model-config", "Model configuration"),
 ]
+
+
+def formats() -> list[tuple[str, str]]:
+    """The formats a person may choose, saved mappings of CSV files among them."""
+    mapped = [(f"csv:{name}", f"CSV by the mapping {name}") for name in mappings.names()]
+    return FORMATS + mapped
 
 
 class PlainForm(forms.Form):
@@ -52,10 +72,11 @@ class UploadForm(PlainForm):
 
     chosen = SeveralFilesField(
         label="Files",
-        help_text="Invoice exports (FOCUS CSV, CSV.gz, Parquet), saved Prometheus answers, "
-        "OpenMetrics text, usage records. Files given together are one delivery.",
+        help_text="Invoice exports (FOCUS, AWS, Azure, Google; CSV, CSV.gz, Parquet) with their "
+        "manifests, rate cards, saved Prometheus answers, OpenMetrics text, usage records. Files "
+        "given together are one delivery.",
     )
-    format = forms.ChoiceField(label="Format", choices=FORMATS, required=False)
+    format = forms.ChoiceField(label="Format", choices=formats, required=False)
 
 
 class AnnotationForm(PlainForm):

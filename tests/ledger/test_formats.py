@@ -160,6 +160,15 @@ def test_the_same_money_twice_in_one_delivery_is_refused_the_second_time(tmp_pat
     assert money(totals()["USD"]["billed"]) == 21
 
 
+def test_an_unreadable_file_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    good = azure(tmp_path, "good.csv", {"Cost": "10"}, PURCHASE)
+    bad = azure(tmp_path, "bad.csv", {"Cost": "10"}, PURCHASE, {"Cost": "11"})
+    bad.write_bytes(bad.read_bytes() + b"\x00\n")
+    statuses = {Path(one["path"]).name: one["status"] for one in ingested(good, bad)}
+    assert statuses == {"good.csv": "posted", "bad.csv": "rejected"}
+    assert money(totals()["USD"]["billed"]) == 3010
+
+
 def test_repeated_downloads_replace_the_month(tmp_path: Path) -> None:
     # Thread 24: ten downloads made ten times the cost.
     for number in range(4):

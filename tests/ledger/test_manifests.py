@@ -79,6 +79,18 @@ def test_a_set_that_is_not_complete_waits_and_leaves_nothing(tmp_path: Path) -> 
     assert billed("2026-10") == 15
 
 
+def test_several_assemblies_without_a_manifest_are_refused(tmp_path: Path) -> None:
+    month = tmp_path / "20261001-20261101"
+    for assembly in ("a", "b"):
+        aws_part(month / assembly / f"cur-{assembly}.csv", "7")
+    answer = command("ingest", tmp_path)
+    assert {one["status"] for one in answer["documents"]} == {"rejected"}
+    assert "no manifest says which one counts" in answer["documents"][0]["rejections"][0]["reason"]
+    assert billed("2026-10") is None
+    (one,) = ingested(month / "b")
+    assert one["status"] == "posted"
+
+
 def test_a_manifest_whose_files_are_all_missing_waits(tmp_path: Path) -> None:
     aws_manifest(tmp_path / "cur-Manifest.json", "a", "p/a/cur-1.csv")
     (waiting,) = ingested(tmp_path)

@@ -30,6 +30,7 @@ DATA_SUFFIXES = frozenset(
         ".txt",
         ".log",
         ".metrics",
+        ".xml",
     ]
 )
 URL_SECRETS = re.compile(r"(://)[^/\s@'\"]*@|\?[^\s'\"]+")

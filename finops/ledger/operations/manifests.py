@@ -7,6 +7,7 @@ many files, bytes and rows there are; of several runs of one export the latest c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from finops.sources.azure_cost import FORMAT as AZURE
 
 LARGEST_BYTES = 16 * 1024 * 1024
 TAKE, WAIT, OLD, REFUSE = "take", "wait", "old", "refuse"
+_MONTH = re.compile(r"\d{8}-\d{8}")
 _VIEWS = {"ActualCost": f"{AZURE}-actual", "AmortizedCost": f"{AZURE}-amortized"}
 
 
@@ -66,11 +68,29 @@ def judge(found: Sequence[Found]) -> tuple[dict[str, Verdict], dict[str, str]]:
             described = _damaged(one.path, data)
         if described is not None:
             sets.append(described)
-    verdicts: dict[str, Verdict] = {}
+    verdicts = _several_assemblies(data)
     for made in _outermost(sets):
         verdicts |= _verdicts(made)
     _keep_latest_runs(sets, verdicts)
     return verdicts, unreadable
+
+
+def _several_assemblies(data: Sequence[str]) -> dict[str, Verdict]:
+    """Amazon's folders with several assemblies of one month: only a manifest could tell which."""
+    months: dict[str, dict[str, list[str]]] = {}
+    for path in data:
+        folder = PurePosixPath(path).parent
+        if _MONTH.fullmatch(folder.parent.name):
+            months.setdefault(str(folder.parent), {}).setdefault(folder.name, []).append(path)
+    found: dict[str, Verdict] = {}
+    for month, assemblies in months.items():
+        if len(assemblies) > 1:
+            reason = (
+                f"{month} holds {len(assemblies)} assemblies and no manifest says which one counts; "
+                "give its top-level manifest too, or the folder of one assembly alone"
+            )
+            found |= {p: Verdict(REFUSE, reason) for paths in assemblies.values() for p in paths}
+    return found
 
 
 def _content(found: Found) -> Any:

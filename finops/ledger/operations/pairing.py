@@ -14,6 +14,7 @@ from finops.core.money import EXACT, plain
 from finops.ledger.models import Document
 from finops.ledger.operations.charges import Offered, Scope, scope_of
 from finops.ledger.operations.documents import Kept
+from finops.ledger.operations.locks import lock
 from finops.ledger.operations.parsing import parse, parse_again
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.azure_cost import ACTUAL, AMORTISED, EITHER, FORMAT, FORMATS
@@ -49,9 +50,20 @@ def is_of_two_views(format: str) -> bool:
 
 
 def plan(offered: Mapping[str, tuple[Kept, str]]) -> Plan:
-    """The plan for the documents of a delivery that are of two views. Refused when unreadable."""
-    looks = {sha256: _look(kept, format) for sha256, (kept, format) in offered.items()}
-    refused = _not_to_tell(looks)
+    """The plan for the documents of a delivery that are of two views.
+
+    To be made inside the delivery's transaction: another delivery of the other view waits. Refused
+    when a document to be read again is not readable any more.
+    """
+    lock("pairing", FORMAT)
+    looks: dict[str, _Look] = {}
+    refused: dict[str, Refused] = {}
+    for sha256, (kept, format) in offered.items():
+        try:
+            looks[sha256] = _look(kept, format)
+        except Refused as unreadable:
+            refused[sha256] = unreadable
+    refused |= _not_to_tell(looks)
     known = {one.view for one in looks.values()} - {EITHER}
     if len(known) == 1:
         view = known.pop()
