@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
+
+from django.utils.safestring import SafeString
 
 from finops.core.money import round_half_even
 from reports import charts, figures
+from reports.footnotes import footnotes
+from reports.memory_words import memory_blocks
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 
 BRIDGE_TEXTS = {
@@ -52,22 +57,29 @@ def context(
     statement: Mapping[str, Any],
     stand: Mapping[str, Any],
     dispositions: Mapping[str, Any],
+    *,
+    note_url: str | None = None,
 ) -> dict[str, Any]:
-    """The template's values for a statement, its identity and its dispositions."""
+    """The template's values for a statement, its identity and its dispositions.
+
+    With `note_url` the charts also bring what the page's script draws from; paper has no script.
+    """
     s = dict(statement)
     values = s["figures"]
     s["workloads"] = [_workload(w) for w in s["workloads"]]
     s["baselines"] = [_baseline(b) for b in s["baselines"]]
     s["rules"] = [dict(r) | {"shown": _matchers(r["matchers"])} for r in s.get("rules", [])]
-    drawn = charts.of_statement(s)
-    memory = drawn.get("memory")
+    defined = charts.of_statement(s)
+    drawn = {name: _drawn(name, chart, note_url) for name, chart in defined.items()}
+    notes = footnotes(s["workloads"])
     tokens = _sum(values.get("prompt_tokens"), values.get("generation_tokens"))
     end = figures.as_datetime(s["period"]["end"])
     return {
         "s": s,
         "stand": stand,
-        "charts": {name: charts.svg(chart) for name, chart in drawn.items()},
-        "memory_unit": memory.unit if isinstance(memory, charts.Bars) else "",
+        "charts": drawn,
+        "memory_blocks": memory_blocks(s, defined, drawn),
+        "trend_words": trend_words(s),
         "tokens": tokens,
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],
         "unit_interval": _wide(values, "cost_per_million_lower", "cost_per_million_upper"),
@@ -77,11 +89,19 @@ def context(
         "exceptions": [
             dict(e) | {"disposition": dispositions.get(e["id"])} for e in s["exceptions"]
         ],
-        "workload_notes": _workload_notes(s["workloads"]),
-        "memory_sentences": _sentences(s["memory"]),
+        "workload_notes": notes.texts,
+        "marks": notes.marks,
         **_tieout(s),
         **_bridge(s),
     }
+
+
+def _drawn(name: str, chart: charts.Chart, note_url: str | None) -> SafeString:
+    if note_url is None:
+        return charts.svg(chart)
+    workload = name.partition(":")[2]
+    at_hours = isinstance(chart, charts.Areas)
+    return charts.on_screen(chart, f"{note_url}?workload={quote(workload)}" if at_hours else "")
 
 
 def _workload(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,15 +123,6 @@ def _apart(values: Mapping[str, Any]) -> bool:
     """Whether a saving has two bounds that differ."""
     low, high = (figures.decimal(values.get(name)) for name in ("saving_lower", "saving_upper"))
     return low is not None and high is not None and low != high
-
-
-def _sentences(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What each engine's memory means, once where several of a workload say the same."""
-    found: dict[tuple[str, str], None] = {}
-    for row in rows:
-        if row.get("sentence"):
-            found[(row["workload"] or "no workload", row["sentence"])] = None
-    return [{"workload": workload, "text": text} for workload, text in found]
 
 
 def _tieout(s: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,29 +170,22 @@ def _differs(values: Mapping[str, Any], one: str, other: str) -> bool:
     return a is not None and b is not None and a != b
 
 
-def _workload_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Footnotes: why figures of a workload are not available, and where others come from."""
-    found = []
-    for row in rows:
-        reasons = [
-            row.get("reasons", {}).get(name)
-            for name in ("prompt_tokens", "cost_per_million_tokens", "gpu_hours")
-            if row["figures"].get(name) is None
-        ]
-        known = list(dict.fromkeys(reason for reason in reasons if reason))
-        if known:
-            found.append(f"{row['slug']}, n/a: {'; '.join(known)}.")
-    sources = sorted(
-        {str(row["figures"]["gpu_hours_source"]) for row in rows
-         if row["figures"].get("gpu_hours_source")}
-    )  # fmt: skip
-    if sources:
-        found.append(f"GPU-hours: {'; '.join(sources)}.")
-    if any(row["cost_of_week"] for row in rows):
-        found.append("Whole week: without common hours the cost of all hours is shown.")
-    if any(row["interval"] for row in rows):
-        found.append("Under a price: its bounds where tokens may have been lost unseen.")
-    return found
+def trend_words(s: Mapping[str, Any]) -> str:
+    """The trend's message: this week against the week before and against the first shown."""
+    rows = [r for r in s.get("trend") or [] if figures.decimal(r["cost_per_million_tokens"])]
+    if len(rows) < 2 or rows[-1]["week"] != s["period"]["week"]:
+        return ""
+    last, before, first = rows[-1], rows[-2], rows[0]
+    text = f"A million tokens cost {_against(last, before)} than in {before['week']}"
+    if first is not before:
+        text += f" and {_against(last, first)} than in {first['week']}"
+    return text + "."
+
+
+def _against(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
+    name = "cost_per_million_tokens"
+    change = figures.ratio_change(now[name], then[name]) or Decimal(0)
+    return f"{figures.percent(abs(change), 1)} {'more' if change > 0 else 'less'}"
 
 
 def _bridge(s: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,3 +94,20 @@ def reason(holder: dict[str, Any], name: str) -> str:
 def footing(rows: list[dict[str, Any]], key: str, total: Any) -> str:
     """The footnote of a table whose rounded rows do not add up."""
     return figures.footing([row.get(key) for row in rows], total)
+
+
+@register.simple_tag
+def mark(marks: dict[str, int], holder: dict[str, Any], name: str) -> SafeString | str:
+    """The number of a figure's footnote; empty without one."""
+    number = marks.get(f"{holder['slug']}/{name}")
+    if number is None:
+        return ""
+    return format_html(
+        '<sup class="mark"><span class="visually-hidden">note </span>{}</sup>', number
+    )
+
+
+@register.inclusion_tag("parts/why.html")
+def why(linked: Any, anchor: str, subject: str) -> dict[str, Any]:
+    """A link from a figure to how it is counted; nothing on paper."""
+    return {"linked": linked, "anchor": anchor, "subject": subject}

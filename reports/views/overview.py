@@ -29,8 +29,13 @@ def overview(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"sources": _sources(), "steps": None}
     if shown:
         stand = standing(Report.objects.get(pk=shown[0].pk))
-        context |= sheet.context(stand.statement, sheet.identity(stand), stand.dispositions)
-        context |= {"standing": stand, "linked": True}
+        context |= sheet.context(
+            stand.statement,
+            sheet.identity(stand),
+            stand.dispositions,
+            note_url=reverse("annotations"),
+        )
+        context |= {"standing": stand, "linked": True, "has_charts": True}
         # The shown revision is what holds; what still has to be done is of the newest one.
         newest = Report.objects.filter(week=stand.week).order_by("-revision")[0]
         context["todo"] = _todo(request, stand if newest == stand.report else standing(newest))

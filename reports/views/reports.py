@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
@@ -81,10 +82,16 @@ def _found(week: str, revision: int | None = None) -> Standing:
 def report(request: HttpRequest, week: str, revision: int | None = None) -> HttpResponse:
     """One report, with what may be done about it."""
     stand = _found(week, revision)
-    context = sheet.context(stand.statement, sheet.identity(stand), stand.dispositions)
+    context = sheet.context(
+        stand.statement,
+        sheet.identity(stand),
+        stand.dispositions,
+        note_url=reverse("annotations"),
+    )
     context |= {
         "layout": "reports/on_screen.html",
         "linked": True,
+        "has_charts": True,
         "actions": True,
         "standing": stand,
         "blocks": sealing.blocks(stand) if stand.state == "preliminary" else [],

@@ -295,6 +295,19 @@ def statement(week: str = "2026-W47", **changes: Any) -> dict[str, Any]:
                 "could have held 5.",
             }
         ],
+        "memory_hours": [
+            {
+                "workload": "chat-70b",
+                "unit": "MiB",
+                "engines": 1,
+                "start": start,
+                "hours": 168,
+                "reserved_steps": [[0, 58_860], [57, 60_200]],
+                "active": [None if 100 <= h < 104 else 9_000 + 350 * (h % 24) for h in range(168)],
+                "device_used": [73_728] * 168,
+                "device_total": 81_920,
+            }
+        ],
         "annotations": [
             {
                 "at": rfc3339(period.start + timedelta(days=2, hours=9)),

@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_all_charts_of_a_report_are_well_formed_and_say_what_they_show() -> None:
     found = charts.of_statement(statement())
-    assert set(found) == {"trend", "memory", "bridge"}
+    assert set(found) == {"trend", "memory:chat-70b", "bridge"}
     ids: list[str] = []
     for chart in found.values():
         text = charts.svg(chart)
@@ -52,4 +52,30 @@ def test_plotly_gets_the_same_values() -> None:
     chart = charts.of_statement(statement())["bridge"]
     trace = charts.to_plotly(chart)["data"][0]
     values = [Decimal(text) for text in trace["y"]]
-    assert sum(values[:-1]) == values[-1] == Decimal("1.832914006")
+    assert sum(values[:-1]) == values[-1] == Decimal("-0.222485994")
+    # Each column floats on the sum of those before it; the change stands on the floor.
+    floats = [sum(values[:at], Decimal(0)) for at in range(len(values) - 1)]
+    assert [Decimal(text) for text in trace["base"]] == [*floats, Decimal(0)]
+
+
+def test_areas_leave_unread_hours_empty_and_stand_to_scale() -> None:
+    chart = charts.of_statement(statement())["memory:chat-70b"]
+    root = Xml.fromstring(charts.svg(chart))
+    paths = [(p.get("class"), p.get("d") or "") for p in root.iter(f"{SVG}path")]
+    # The hours 100 to 103 were not read: two runs of the active part, one of the reservation.
+    assert [tone for tone, _ in paths] == ["pale", "accent", "accent", "line"]
+    # The chart ends at 72 GiB, 142 units above the floor at 176: 58,860 MiB are 113.4 units.
+    assert paths[0][1].startswith("M0 176H0V62.6")
+    texts = [t.text for t in root.iter(f"{SVG}text")]
+    assert "1" in texts and "Mon 16" in texts and "72.0 in use on the GPU" in texts
+    traces = charts.to_plotly(chart)["data"]
+    assert [t["name"] for t in traces] == ["active", "reserved, unreferenced", "in use on the GPU"]
+    assert Decimal(traces[0]["y"][1]) + Decimal(traces[1]["y"][1]) == Decimal(58_860) / 1024
+    assert traces[0]["y"][100] is None and traces[1]["y"][100] is None
+
+
+def test_what_a_script_reads_cannot_end_its_element() -> None:
+    chart = charts.Columns("c", "t", "</script><b>&", ["</script>"], [Decimal(1)])
+    text = charts.on_screen(chart)
+    block = text.partition('data-chart="c">')[2]
+    assert block.count("<") == 1 and block.endswith("</script>")

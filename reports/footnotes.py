@@ -1,0 +1,54 @@
+"""Numbered footnotes of the workloads table: a mark where a figure has a caveat, its text below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+EXPLAINED = {
+    "prompt_tokens": ("prompt_tokens",),
+    "generation_tokens": ("generation_tokens", "prompt_tokens"),
+    "cost_per_million_tokens": ("cost_per_million_tokens",),
+    "tokens_per_dollar": ("tokens_per_dollar", "cost_per_million_tokens"),
+    "gpu_hours": ("gpu_hours",),
+    "coverage": ("coverage", "prompt_tokens"),
+}
+WHOLE_WEEK = "Without common hours, the cost of all hours of the week is shown."
+BOUNDS = "Under a price: its bounds where tokens may have been lost unseen."
+
+
+@dataclass(slots=True)
+class Footnotes:
+    """Texts in the order of their numbers, and marks by `workload/figure`."""
+
+    texts: list[str] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+
+    def add(self, key: str, text: str) -> None:
+        """Marks a figure with the number of a text, each text once."""
+        if text not in self.texts:
+            self.texts.append(text)
+        self.marks[key] = self.texts.index(text) + 1
+
+
+def footnotes(workloads: Sequence[dict[str, Any]]) -> Footnotes:
+    """The footnotes of a report's workloads, numbered in reading order."""
+    found = Footnotes()
+    for row in workloads:
+        for name in EXPLAINED:
+            key = f"{row['slug']}/{name}"
+            if row["figures"].get(name) is None and (reason := _reason(row, name)):
+                found.add(key, f"n/a: {reason}.")
+        if row["cost_of_week"]:
+            found.add(f"{row['slug']}/effective_cost", WHOLE_WEEK)
+        if row["interval"]:
+            found.add(f"{row['slug']}/cost_per_million_tokens", BOUNDS)
+        if source := row["figures"].get("gpu_hours_source"):
+            found.add(f"{row['slug']}/gpu_hours", f"GPU-hours: {source}.")
+    return found
+
+
+def _reason(row: dict[str, Any], name: str) -> str | None:
+    reasons = row.get("reasons", {})
+    return next((reasons[key] for key in EXPLAINED[name] if reasons.get(key)), None)
