@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .counter import DAY_MS, is_gap, lower_median
+from .counter import DAY_MS, is_gap
 from .period import HOUR_MS
+from .steps import lower_median
 
 STALE_AFTER_MS = 5 * 60_000
 LEVELS = 200

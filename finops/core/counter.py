@@ -17,6 +17,7 @@ from operator import itemgetter, le, sub
 from typing import Any
 
 from .period import HOUR_MS
+from .steps import Steps, lower_median
 
 DAY_MS = 24 * HOUR_MS
 SKEW_MS = 5_000
@@ -70,7 +71,11 @@ class Last:
 
 @dataclass(slots=True)
 class Carry:
-    """The counters of a series as they stand between two hours."""
+    """The counters of a series as they stand between two hours.
+
+    `day` is the UTC day of the last hour and `steps` its steps so far, so that an hour more of
+    the day can be derived without the hours before it where the usual interval stays.
+    """
 
     counters: dict[int, Counter] = field(default_factory=dict)
     current: int = 0
@@ -78,6 +83,8 @@ class Carry:
     fall_ms: int | None = None
     replicas: dict[str, Last] = field(default_factory=dict)
     usual_ms: dict[str, int] = field(default_factory=dict)
+    day: int | None = None
+    steps: dict[str, Steps] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, the same for the same state."""
@@ -94,6 +101,10 @@ class Carry:
                 for name, last in sorted(self.replicas.items())
             },
             "usual": dict(sorted(self.usual_ms.items())),
+            "day": self.day,
+            "steps": {
+                name: steps.as_json() for name, steps in sorted(self.steps.items()) if steps.is_seen
+            },
         }
 
     @classmethod
@@ -111,6 +122,8 @@ class Carry:
             value["fall"],
             {n: Last(*r) for n, r in value["replicas"].items()},
             dict(value["usual"]),
+            value.get("day"),
+            {name: Steps.from_json(steps) for name, steps in value.get("steps", {}).items()},
         )
 
 
@@ -173,11 +186,6 @@ class Context:
     first_marks: Mapping[int, Mark] = field(default_factory=dict)
 
 
-def lower_median(steps: Sequence[int]) -> int:
-    """The lower median of a non-empty list."""
-    return sorted(steps)[(len(steps) - 1) // 2]
-
-
 def is_gap(step_ms: int, usual_ms: int) -> bool:
     """A step over 2.5 times the usual interval (method §2.5)."""
     return 2 * step_ms > 5 * usual_ms
@@ -195,12 +203,39 @@ def derive(
     """
     rows: list[HourRow] = []
     learned: dict[int, Mark] = {}
-    for _, day in groupby(hours, key=lambda hour: hour.hour_ms // DAY_MS):
+    for number, day in groupby(hours, key=lambda hour: hour.hour_ms // DAY_MS):
         of_day = list(day)
-        _set_usual(of_day, carry)
+        if carry.day != number:
+            _set_usual(of_day, carry)
+            carry.day = number
         for hour in of_day:
             rows.append(_Hour(hour, carry, context, learned).row())
     return rows, learned
+
+
+def continues(hours: Sequence[HourReadings], carry: Carry) -> bool:
+    """Whether hours of the carry's own UTC day leave its usual intervals as they are.
+
+    Then `derive` may go on from the carry; else the day must be derived from its start, because
+    its earlier hours were judged by another interval (method §2.5).
+    """
+    steps = {
+        name: Steps(one.last_ms, None if one.counts is None else dict(one.counts))
+        for name, one in carry.steps.items()
+        if one.is_seen
+    }
+    for hour in hours:
+        if hour.hour_ms // DAY_MS != carry.day:
+            break
+        for name, readings in hour.replicas.items():
+            if name not in steps:
+                return False
+            steps[name].add(readings.times_ms)
+    return all(
+        one.usual_ms() is not None and one.usual_ms() == carry.usual_ms.get(name)
+        for name, one in steps.items()
+        if one.is_seen
+    )
 
 
 def _set_usual(day: Sequence[HourReadings], carry: Carry) -> None:
@@ -220,6 +255,8 @@ def _set_usual(day: Sequence[HourReadings], carry: Carry) -> None:
     for name in [n for n in carry.usual_ms if n not in times]:
         if times:
             del carry.usual_ms[name]
+    last = {name: carry.replicas.get(name) for name in times}
+    carry.steps = {name: Steps(one.time_ms if one else None) for name, one in last.items()}
 
 
 class _Hour:
@@ -236,6 +273,8 @@ class _Hour:
         """Books the hour and gives its row."""
         marked = self._is_marked()
         self.out.unmarked = not marked
+        for name, readings in self.hour.replicas.items():
+            self.carry.steps[name].add(readings.times_ms)
         if not self._booked_at_once():
             if marked:
                 self._book_united()

@@ -22,10 +22,11 @@ def read_columns(series: Series, from_ms: int) -> dict[str, Columns]:
     for replica, payload in blocks.iterator(chunk_size=2000):
         times, values = unpack(bytes(payload))
         pieces.setdefault(replica, []).append((times.tolist(), values.tolist()))
-    return {replica: _joined(parts) for replica, parts in pieces.items()}
+    return {replica: joined(parts) for replica, parts in pieces.items()}
 
 
-def _joined(parts: Sequence[Columns]) -> Columns:
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Pieces in the order of their first readings as one column, each reading once."""
     times: list[int] = []
     values: list[float] = []
     overlap = False
