@@ -189,6 +189,10 @@ def _training(hours: list[datetime], rng: Random) -> Iterator[Row]:
             continue
         price = Decimal(rng.randint(7_900_000, 9_400_000)).scaleb(-6)
         columns = machine(node, price, "Dynamic")
+        columns |= {
+            "ListUnitPrice": format(node.on_demand, "f"),
+            "ContractedCost": format(price, "f"),
+        }
         yield Row(
             hour, hour + HOUR, price, price, node.workload, "Usage", text, columns, tags, node.on_demand
         )  # fmt: skip
