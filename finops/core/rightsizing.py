@@ -271,27 +271,32 @@ def money_sentence(
     *,
     freed_bytes: int,
     total_bytes: int,
+    gpus: int,
     engines_on_card: int | None,
     cost: Decimal | None,
     currency: str | None,
 ) -> str:
-    """What lowering a setting saves, in plain words: by itself nothing (method §9)."""
+    """What lowering a setting saves, in plain words: by itself nothing (method §9).
+
+    Bytes are of one GPU; `cost` is what was paid for all GPUs of the engine.
+    """
     gib = plain(round_half_even(Decimal(freed_bytes) / (1 << 30), 1))
-    share = round_half_even(Decimal(freed_bytes) * 100 / total_bytes, 1)
+    share = plain(round_half_even(Decimal(freed_bytes) * 100 / total_bytes, 1))
+    one = gpus == 1
+    use = f"{'serves' if one else 'serve'} this engine"
     if engines_on_card is not None and engines_on_card > 1:
-        first = f"{engines_on_card} engines share the card, which is billed whole: "
-    else:
-        first = "The card is billed whole and serves this engine: "
-    text = first + "a lower setting saves nothing by itself. "
-    text += (
-        f"It frees {gib} GiB, {plain(share)} % of the card. Money is saved by a smaller card or "
+        use = f"{engines_on_card} engines share {'it' if one else 'them'}"
+    text = (
+        f"{'The card is' if one else f'The {gpus} cards are'} billed whole and {use}: a lower "
+        f"setting saves nothing by itself. It frees {gib} GiB, {share} % of "
+        f"{'the card' if one else 'each card'}. Money is saved by smaller or fewer cards, or by a "
+        "second engine in the freed memory"
     )
-    text += "fewer of them, or by a second engine in the freed memory"
     if cost is None or currency is None:
-        return text + "; what the card costs is not known here."
+        return text + "; what they cost is not known here."
     worth = round_half_even(cost * freed_bytes / total_bytes, 2)
     paid = round_half_even(cost, 2)
     return text + (
-        f": of the {currency} {plain(paid)} paid for it in this window, the freed share is "
+        f": of the {currency} {plain(paid)} paid in this window, the freed share is "
         f"{currency} {plain(worth)}."
     )

@@ -130,6 +130,7 @@ def take_in(made: Made, at: datetime, progress: Progress) -> None:
     _ingest(made.gateway, f"gateway-{fleet.LEGACY}", at, progress)
     for cluster, paths in made.readings.items():
         _ingest(paths, f"prometheus-{cluster}", at, progress)
+    _ingest(made.logs, "files", at, progress)
 
 
 def _ingest(paths: list[Path], source: str, at: datetime, progress: Progress) -> None:

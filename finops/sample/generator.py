@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from zoneinfo import ZoneInfo
 
-from finops.sample import invoices, load, metrics, usage
+from finops.sample import invoices, load, logs, metrics, usage
 from finops.sample.calendar import Calendar, calendar_before
 from finops.sample.fleet import CLUSTERS, gaps, services
 from finops.sample.invoices import Invoice
@@ -27,11 +27,12 @@ class Made:
     invoices: list[Invoice]
     gateway: list[Path] = field(default_factory=list)
     readings: dict[str, list[Path]] = field(default_factory=dict)
+    logs: list[Path] = field(default_factory=list)
 
     def paths(self) -> list[Path]:
         """Every file."""
         readings = [path for paths in self.readings.values() for path in paths]
-        return [*(invoice.path for invoice in self.invoices), *self.gateway, *readings]
+        return [*(invoice.path for invoice in self.invoices), *self.gateway, *readings, *self.logs]
 
 
 def write_files(
@@ -49,6 +50,7 @@ def write_files(
     calendar, truth = calendar_before(at, zone), Truth()
     made = Made(calendar, truth, invoices.write(folder, calendar, _random(seed, "invoices"), truth))
     made.gateway = list(usage.write_weeks(folder, calendar, _random(seed, "gateway"), truth))
+    made.logs = list(logs.write(folder, calendar))
     for cluster in CLUSTERS:
         scrapes = [
             load.scrape(service, target, calendar, gaps(calendar, cluster), _random(seed, target.pod), truth)

@@ -227,6 +227,7 @@ def _money(
     return money_sentence(
         freed_bytes=-proposal.change_bytes,
         total_bytes=window.total_bytes,
+        gpus=engine.gpus,
         engines_on_card=on_card,
         cost=cost,
         currency=reading.currency if cost is not None else None,
