@@ -36,6 +36,7 @@ from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
 from finops.sources.azure_cost import ACTUAL
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+from finops.trail import operations as trail
 
 BATCH_ROWS = 5000
 UNRECOGNISED = "unrecognised"  # a line that looks like a GPU of no known model, to be reviewed
@@ -460,6 +461,10 @@ def _deliver(
     for reread in made.rereads:
         reread.delivery = delivery
         reread.save(force_insert=True)
+        detail = {"reason": reread.reason, "charges": reread.charges}
+        trail.record(
+            at=at, actor=by, action="document.reread", subject=reread.document_id, detail=detail
+        )
     snapshots = [
         Snapshot(
             id=lines.snapshot_id,
