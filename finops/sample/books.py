@@ -139,6 +139,7 @@ DISPOSITIONS = {
     "unassigned-charges": "A notebook without tags; its owner is being asked. Left unassigned.",
     "provisional-month": "The month is open; the report will be restated if the invoice differs.",
 }
+WAIVER = "The invoice comes after the month's end; the tie-out of earlier months was exact."
 OTHERWISE = "Looked into; acceptable for this report."
 
 

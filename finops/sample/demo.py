@@ -129,7 +129,7 @@ def take_in(made: Made, at: datetime, progress: Progress) -> None:
     _ingest([one.path for one in made.invoices], "files", at, progress)
     _ingest(made.gateway, f"gateway-{fleet.LEGACY}", at, progress)
     for cluster, paths in made.readings.items():
-        _ingest(paths, f"prometheus-{cluster}", at, progress)
+        _ingest([*paths, made.gpus[cluster]], f"prometheus-{cluster}", at, progress)
     _ingest(made.logs, "files", at, progress)
 
 
@@ -170,6 +170,8 @@ def seal_newest(made: Made, at: datetime, progress: Progress) -> None:
         sealing.dispose(report.week, exception["id"], text=text, by=PREPARER, at=at)
     sealing.review(report, by=fleet.ENGINEER, at=at)
     sealing.approve(report, by=APPROVER, at=at)
+    for month in standing(report).statement["provisional_months"]:
+        sealing.waive(report, "provisional-month", month, text=books.WAIVER, by=APPROVER, at=at)
     sealing.seal(report, by=APPROVER, at=at)
 
 

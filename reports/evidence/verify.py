@@ -855,10 +855,13 @@ def memory(pack, tokens, workloads):
     for row in pack.table("preemptions"):
         key = row["target"], row["engine"]
         preempted[key] = preempted.get(key, 0) + int(row["count"])
+    named = {row["series"]: (row, json.loads(row["labels"])) for row in pack.table("engines")}
     for row in pack.table("cache_hours"):
-        place = tokens.rules.place(json.loads(row["labels"]), instant(row["hour"]))
+        engine, labels = named[row["series"]]
+        place = tokens.rules.place(labels, instant(row["hour"]))
         if place[0] == "workload":
-            engines.setdefault((place[1], row["name"], row["series"]), []).append(row)
+            key = place[1], engine["name"], int(row["series"])
+            engines.setdefault(key, []).append(row | engine)
     found = []
     for (slug, name, _), rows in sorted(engines.items(), key=lambda item: item[0][:2]):
         value = {"workload": slug, "engine": name}
@@ -1278,9 +1281,9 @@ class Pack:
         with zipfile.ZipFile(path) as archive:
             return cls({name: archive.read(name) for name in archive.namelist()})
 
-    def table(self, name):
+    def table(self, name, folder="ledgers/"):
         if name not in self.tables:
-            text = self.files.get(f"ledgers/{name}.csv", b"").decode("utf-8")
+            text = self.files.get(f"{folder}{name}.csv", b"").decode("utf-8")
             self.tables[name] = list(csv.DictReader(io.StringIO(text, newline="")))
         return self.tables[name]
 
@@ -1313,7 +1316,7 @@ def digests(pack, check):
         check(f"sealed digest of {name}", digest, hashlib.sha256(content).hexdigest())
     previous = "0" * 64
     own = hashlib.sha256(pack.files["seal.json"]).hexdigest()
-    chain = pack.table("../seals")
+    chain = pack.table("seals", "")
     for number, row in enumerate(chain, start=1):
         check(f"seal {number} follows the seal before it", row["previous_digest"], previous)
         check(f"seal {number} has its number", row["number"], str(number))

@@ -5,7 +5,7 @@ so that neither side can rewrite the other.
 """
 
 from .notes import Annotation, Disposition
-from .statements import Report, ReportEvent, Seal
+from .statements import Report, ReportEvent, Seal, Waiver
 from .uploads import Upload, UploadOutcome
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Seal",
     "Upload",
     "UploadOutcome",
+    "Waiver",
 ]

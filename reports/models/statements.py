@@ -97,3 +97,32 @@ class Seal(models.Model):
 
     def __str__(self) -> str:
         return f"seal {self.number} {self.digest[:12]}"
+
+
+class Waiver(models.Model):
+    """A person signs for one thing that stands against sealing a report. Append-only.
+
+    The schema refuses the preparer (migration 0004): whoever waives is a second person.
+    """
+
+    KINDS = [(k, k) for k in ("provisional-month", "invoice-differs", "recomputation")]
+
+    report = models.ForeignKey(Report, models.PROTECT, related_name="waivers")
+    kind = models.CharField(max_length=20, choices=KINDS)
+    subject = models.TextField(help_text="The month, the invoice, or `figures`.")
+    text = models.TextField(help_text="Why it may be sealed all the same.")
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind__in=["provisional-month", "invoice-differs", "recomputation"]),
+                name="waiver_kind",
+            ),
+            models.CheckConstraint(condition=~Q(text=""), name="waiver_has_text"),
+            models.CheckConstraint(condition=~Q(by=""), name="waiver_has_a_person"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.report_id} {self.kind} {self.subject} by {self.by}"

@@ -17,7 +17,10 @@ from finops.core.canonical import canonical_bytes, digest
 from finops.core.period import rfc3339
 from finops.ledger.which import atomic, ledger_name
 from finops.trail.operations import record as trail
-from reports.models import Disposition, Report, ReportEvent, Seal
+from finops.trail.queries import head as trail_head
+from reports.evidence import restated, sealed
+from reports.evidence.sealed import Evidence
+from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
 from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, Standing, standing
 
 from .refused import NotAllowed
@@ -80,17 +83,22 @@ def blocks(stand: Standing) -> list[str]:
     """What keeps a report from being sealed, each as a sentence; empty when nothing does."""
     found = []
     statement = stand.statement
+    signed = {(one["kind"], one["subject"]) for one in stand.waivers}
     if stand.state != FINAL and not stand.approved_by:
         found.append("Nobody but the preparer has approved it yet.")
     period = statement["tieout"]["period"]
     if Decimal(period["difference"]) != 0:
         found.append(f"The period tie-out is open by {period['difference']}.")
     for row in statement["tieout"]["invoice"]:
-        if row.get("within") is False:
+        subject = row["invoice"] or "not issued"
+        if row.get("within") is False and ("invoice-differs", subject) not in signed:
             found.append(
-                f"Invoice {row['invoice'] or 'not issued'} of {row['issuer']} differs from its "
-                f"issued amount by {row['difference']} {row['currency']}."
+                f"Invoice {subject} of {row['issuer']} differs from its issued amount by "
+                f"{row['difference']} {row['currency']}, and nobody has signed a waiver."
             )
+    for month in statement["provisional_months"]:
+        if ("provisional-month", month) not in signed:
+            found.append(f"The costs of {month} are provisional, and nobody has signed a waiver.")
     if not statement["reaches"]["complete"]:
         found.append("Cost or token data do not reach the end of the week yet.")
     if count := len(stand.open_exceptions):
@@ -108,12 +116,15 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
     with week_locked("seals"), week_locked(report.week):
         _open(report)
         stand = standing(Report.objects.prefetch_related("events").get(pk=report.pk))
-        if found := blocks(stand):
+        found = blocks(stand)
+        evidence = None if found else sealed.gather(report, stand.statement)
+        if found := found or not_confirmed(stand, evidence):
             raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
         last = Seal.objects.order_by("-number").first()
         previous = last.digest if last else FIRST_PREVIOUS_DIGEST
         number = last.number + 1 if last else 1
-        content = canonical_bytes(_record(stand, number, previous, by, at))
+        record = _record(stand, number, previous, by, at) | {"evidence": sealed.keep(evidence)}
+        content = canonical_bytes(record)
         earlier = Report.objects.filter(week=report.week, seal__isnull=False)
         for old in earlier.exclude(events__kind="superseded"):
             act(old, "superseded", by=by, at=at, comment=f"by revision {report.revision}")
@@ -129,12 +140,80 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
         )
 
 
+def not_confirmed(stand: Standing, evidence: Evidence | None) -> list[str]:
+    """What the second computation of the figures has against sealing (method §11)."""
+    if evidence is None or not evidence.unequal:
+        return []
+    if ("recomputation", "figures") in {(w["kind"], w["subject"]) for w in stand.waivers}:
+        return []
+    return [
+        f"{len(evidence.unequal)} of {evidence.computed} figures were not confirmed by the second "
+        f"computation from the rows as of the closing ({'; '.join(evidence.unequal[:3])}). Close "
+        "the week again, or let a second person sign a waiver."
+    ]
+
+
+WAIVABLE = {kind for kind, _ in Waiver.KINDS}
+
+
+def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: datetime) -> Waiver:
+    """Signs for one thing that stands against sealing. Raises NotAllowed for the preparer, for
+    an unknown kind, without a reason, and when there is nothing of this kind to sign for."""
+    if kind not in WAIVABLE:
+        raise NotAllowed(
+            f"There is no waiver {kind[:40]!r}; there are {', '.join(sorted(WAIVABLE))}."
+        )
+    if not text.strip():
+        raise NotAllowed("A waiver needs a reason.")
+    with week_locked(report.week):
+        _open(report)
+        if by == report.prepared_by:
+            raise NotAllowed(f"{by} prepared this report; a second person signs its waivers.")
+        if (kind, subject) not in waivable(standing(report).statement):
+            raise NotAllowed(f"{report} has nothing to waive of {kind} {subject[:80]}.")
+        row = Waiver.objects.create(
+            report=report, kind=kind, subject=subject, text=text.strip(), by=by, at=at
+        )
+        trail(
+            at=at,
+            actor=by,
+            action="waiver signed",
+            subject=f"report {report.week}",
+            detail={"revision": report.revision, "kind": kind, "subject": subject,
+                    "text": row.text},
+        )  # fmt: skip
+        return row
+
+
+def unsigned(stand: Standing) -> list[dict[str, str]]:
+    """What could be waived and nobody has signed for yet."""
+    if not stand.is_open:
+        return []
+    signed = {(one["kind"], one["subject"]) for one in stand.waivers}
+    return [
+        {"kind": kind, "subject": subject}
+        for kind, subject in waivable(stand.statement)
+        if (kind, subject) not in signed
+    ]
+
+
+def waivable(statement: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a second person may sign for: provisional months, invoices outside their tolerance,
+    and figures that the second computation does not confirm."""
+    found = [("provisional-month", month) for month in statement["provisional_months"]]
+    for row in statement["tieout"]["invoice"]:
+        if row.get("within") is False:
+            found.append(("invoice-differs", row["invoice"] or "not issued"))
+    return [*found, ("recomputation", "figures")]
+
+
 def _record(stand: Standing, number: int, previous: str, by: str, at: datetime) -> dict[str, Any]:
     named = [
         {"kind": e.kind, "by": e.by, "at": rfc3339(e.at), "comment": e.comment}
         for e in stand.events
     ]
     used = {entry["id"] for entry in stand.statement["exceptions"]}
+    head = trail_head()
     return {
         "schema": SEAL_SCHEMA,
         "number": number,
@@ -150,6 +229,9 @@ def _record(stand: Standing, number: int, previous: str, by: str, at: datetime) 
         "statement": stand.statement,
         "statement_digest": stand.report.digest,
         "dispositions": {k: v for k, v in stand.dispositions.items() if k in used},
+        "waivers": stand.waivers,
+        "restates": restated.against_earlier(stand.report, stand.statement),
+        "trail": None if head is None else {"entries": head[0], "head": head[1]},
         "previous_digest": previous,
     }
 

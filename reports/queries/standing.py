@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from finops.core.canonical import digest as digest_of
-from reports.models import Disposition, Report, ReportEvent, Seal
+from finops.core.period import rfc3339
+from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
 
-PRELIMINARY, FINAL, SUPERSEDED = "preliminary", "final", "superseded"
+PRELIMINARY, IN_REVIEW, FINAL, SUPERSEDED = "preliminary", "in review", "final", "superseded"
+OPEN = (PRELIMINARY, IN_REVIEW)
 FIRST_PREVIOUS_DIGEST = "0" * 64
 
 
@@ -26,9 +27,15 @@ class Standing:
     events: list[ReportEvent]
     dispositions: dict[str, dict[str, Any]]
     seal: dict[str, Any] | None = None
+    waivers: list[dict[str, str]] = field(default_factory=list)
     newest_revision: int = 1
     sealed_revision: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people still act on it: neither sealed nor superseded."""
+        return self.state in OPEN
 
     @property
     def week(self) -> str:
@@ -88,7 +95,7 @@ def standing(report: Report) -> Standing:
     kinds = {event.kind for event in events}
     seal = Seal.objects.filter(report=report).first() if "sealed" in kinds else None
     record = orjson.loads(bytes(seal.record)) if seal else None
-    state = SUPERSEDED if SUPERSEDED in kinds else FINAL if seal else PRELIMINARY
+    state = SUPERSEDED if SUPERSEDED in kinds else FINAL if seal else _open_state(events)
     revisions = list(
         Report.objects.filter(week=report.week).values_list("revision", "events__kind")
     )
@@ -100,10 +107,26 @@ def standing(report: Report) -> Standing:
         digest=seal.digest if seal else report.digest,
         events=events,
         dispositions=record["dispositions"] if record else dispositions(report.week),
+        waivers=record.get("waivers", []) if record else waivers(report),
         seal=record,
         newest_revision=max(revision for revision, _ in revisions),
         sealed_revision=max(sealed, default=None),
     )
+
+
+def _open_state(events: Iterable[ReportEvent]) -> str:
+    """In review once a person has read or approved it and nobody sent it back since."""
+    acts = [e.kind for e in sorted(events, key=lambda e: e.id)]
+    words = [kind for kind in acts if kind in ("closed", "reviewed", "approved", "returned")]
+    return IN_REVIEW if words and words[-1] in ("reviewed", "approved") else PRELIMINARY
+
+
+def waivers(report: Report) -> list[dict[str, str]]:
+    """What people signed for of a report, oldest first, as plain values."""
+    return [
+        {"kind": w.kind, "subject": w.subject, "text": w.text, "by": w.by, "at": rfc3339(w.at)}
+        for w in Waiver.objects.filter(report=report).order_by("id")
+    ]
 
 
 def dispositions(week: str) -> dict[str, dict[str, Any]]:
@@ -137,7 +160,9 @@ def shown_reports(limit: int | None = None) -> list[Report]:
 def state_of(report: Report) -> str:
     """The state, from prefetched events."""
     kinds = _kinds(report)
-    return SUPERSEDED if SUPERSEDED in kinds else FINAL if "sealed" in kinds else PRELIMINARY
+    if SUPERSEDED in kinds:
+        return SUPERSEDED
+    return FINAL if "sealed" in kinds else _open_state(report.events.all())
 
 
 def statement_of(report: Report) -> dict[str, Any]:
@@ -157,22 +182,3 @@ def recent_statements(weeks: int, until: str | None = None) -> list[dict[str, An
         groups.setdefault(row.week, []).append(row)
     shown = [report for week in sorted(groups) if (report := shown_first(groups[week]))]
     return [statement_of(report) for report in shown]
-
-
-def verify_seals() -> list[str]:
-    """Recomputes each seal's digest and chain, and each report's; the problems found."""
-    problems = []
-    previous = FIRST_PREVIOUS_DIGEST
-    for seal in Seal.objects.select_related("report").order_by("number").iterator(chunk_size=20):
-        content = bytes(seal.record)
-        record = orjson.loads(content)
-        name = f"seal {seal.number} ({seal.report})"
-        if digest_of(content) != seal.digest:
-            problems.append(f"{name}: the bytes do not give the digest {seal.digest}")
-        if record["previous_digest"] != previous or seal.previous_digest != previous:
-            problems.append(f"{name}: does not follow the seal before it")
-        previous = seal.digest
-    for report in Report.objects.order_by("id").iterator(chunk_size=20):
-        if digest_of(bytes(report.statement)) != report.digest:
-            problems.append(f"{report}: the bytes do not give the digest {report.digest}")
-    return problems

@@ -55,12 +55,12 @@ def _todo(request: HttpRequest, stand: Standing) -> list[dict[str, str]]:
     """What waits for this person, by role."""
     found = []
     count = len(stand.open_exceptions)
-    if stand.state == "preliminary" and count and may(request.user, "dispose"):
+    if stand.is_open and count and may(request.user, "dispose"):
         noun = "exception" if count == 1 else "exceptions"
         found.append(
             {"url": reverse("exceptions"), "text": f"Decide on {count} {noun} of {stand.week}"}
         )
-    if stand.state == "preliminary" and may(request.user, "approve"):
+    if stand.is_open and may(request.user, "approve"):
         mine = stand.report.prepared_by == request.user.get_username()
         if not stand.approved_by and not mine:
             found.append({"url": stand_url(stand), "text": f"Approve report {stand.number}"})

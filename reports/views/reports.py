@@ -29,7 +29,7 @@ from reports.roles import allowed
 
 from .page import page, typed
 
-STATES = ("preliminary", "final")
+STATES = ("preliminary", "in review", "final")
 COMPARED = (
     ("cost_per_million_tokens", "Cost per million tokens", "price"),
     ("cost_per_million_prompt_tokens", "… of prompt tokens", "price"),
@@ -94,7 +94,8 @@ def report(request: HttpRequest, week: str, revision: int | None = None) -> Http
         "has_charts": True,
         "actions": True,
         "standing": stand,
-        "blocks": sealing.blocks(stand) if stand.state == "preliminary" else [],
+        "blocks": sealing.blocks(stand) if stand.is_open else [],
+        "waivable": sealing.unsigned(stand),
         "is_newest": stand.revision == stand.newest_revision,
         "revisions": _revisions(week),
     }
@@ -243,7 +244,7 @@ def restate(request: HttpRequest, week: str) -> HttpResponse:
 @require_POST
 @allowed("approve")
 def act(request: HttpRequest, week: str, revision: int, kind: str) -> HttpResponse:
-    """Reviews, approves, sends back or seals."""
+    """Reviews, approves, sends back, waives or seals."""
     stand = _found(week, revision)
     by, at = request.user.get_username(), timezone.now()
     comment = typed(request.POST, "comment")
@@ -254,6 +255,9 @@ def act(request: HttpRequest, week: str, revision: int, kind: str) -> HttpRespon
             sealing.approve(stand.report, by=by, at=at, comment=comment)
         elif kind == "return":
             sealing.send_back(stand.report, by=by, at=at, comment=comment)
+        elif kind == "waive":
+            what, _, subject = typed(request.POST, "waived").partition(" ")
+            sealing.waive(stand.report, what, subject, text=comment, by=by, at=at)
         elif kind == "seal":
             sealing.seal(stand.report, by=by, at=at)
         else:
@@ -261,7 +265,8 @@ def act(request: HttpRequest, week: str, revision: int, kind: str) -> HttpRespon
     except NotAllowed as refused:
         messages.error(request, str(refused))
     else:
-        done = {"review": "reviewed", "approve": "approved", "return": "sent back"}
+        done = {"review": "reviewed", "approve": "approved", "return": "sent back",
+                "waive": "given a waiver"}  # fmt: skip
         messages.success(request, f"Report {stand.number} was {done.get(kind, 'sealed')}.")
     return redirect("report-revision", week=week, revision=revision)
 

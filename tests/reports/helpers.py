@@ -35,6 +35,14 @@ def make_report(
     return report
 
 
+def sign_waivers(report: Report, *, by: str) -> None:
+    """A second person signs for the months that are provisional."""
+    from reports.queries.standing import standing
+
+    for month in standing(report).statement["provisional_months"]:
+        sealing.waive(report, "provisional-month", month, text="Known.", by=by, at=NOW)
+
+
 def seal_report(report: Report, *, approver: str = "Benedikt Sommer") -> None:
     """Dispositions, approval and seal."""
     from reports.queries.standing import standing
@@ -43,5 +51,6 @@ def seal_report(report: Report, *, approver: str = "Benedikt Sommer") -> None:
         sealing.dispose(
             report.week, exception["id"], text="Known and accepted.", by=approver, at=NOW
         )
+    sign_waivers(report, by=approver)
     sealing.approve(report, by=approver, at=NOW)
     sealing.seal(report, by=approver, at=NOW)

@@ -80,6 +80,12 @@ def test_from_preliminary_to_final_by_two_people(client_of: Callable[..., Client
     ben.post(reverse("dispose"), {"week": report.week, "exception": ids, "text": "Accepted."})
     ben.post(reverse("report-act", kwargs=where | {"kind": "approve"}))
     page = ben.post(reverse("report-act", kwargs=where | {"kind": "seal"}), follow=True)
+    assert "provisional" in page.content.decode() and "waiver" in page.content.decode()
+    form = {"waived": "provisional-month 2026-11", "comment": "It was exact so far."}
+    own = ada.post(reverse("report-act", kwargs=where | {"kind": "waive"}), form, follow=True)
+    assert "a second person signs" in own.content.decode()
+    ben.post(reverse("report-act", kwargs=where | {"kind": "waive"}), form)
+    page = ben.post(reverse("report-act", kwargs=where | {"kind": "seal"}), follow=True)
     text = page.content.decode()
     assert 'class="chip final"' in text
     assert "approved by ben" in text

@@ -14,7 +14,8 @@ from reports.operations import sealing
 from reports.operations.notes import annotate
 from reports.operations.refused import NotAllowed
 from reports.queries.notes import current_annotations, versions
-from reports.queries.standing import report_of, standing, verify_seals
+from reports.queries.standing import report_of, standing
+from reports.queries.verifying import verify_seals
 
 from .example import statement
 from .helpers import NOW, make_report, seal_report

@@ -11,11 +11,12 @@ from reports.models import Report, Seal
 from reports.operations import sealing, uploads
 from reports.operations.closing import close_week
 from reports.operations.refused import NotAllowed
-from reports.queries.standing import standing, verify_seals
+from reports.queries.standing import standing
+from reports.queries.verifying import verify_seals
 from tests.ledger import small_company
 from tests.ledger.test_ingest_together import at_once
 
-from .helpers import NOW, make_report
+from .helpers import NOW, make_report, sign_waivers
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"], transaction=True)
 WEEK = "2026-W47"
@@ -34,6 +35,7 @@ def test_sealing_at_once_makes_one_seal_and_different_weeks_one_chain() -> None:
     for report in reports:
         for exception in standing(report).statement["exceptions"]:
             sealing.dispose(report.week, exception["id"], text="Known.", by="Ben", at=NOW)
+        sign_waivers(report, by="Ben")
         sealing.approve(report, by="Ben", at=NOW)
 
     def seal(number: int) -> str:

@@ -14,7 +14,7 @@ from finops.ledger.which import use_ledger
 from finops.sample import books, demo, fleet
 from finops.sample.generator import Made
 from finops.sample.truth import part
-from reports.queries.standing import verify_seals
+from reports.queries.verifying import verify_seals
 from tests.ledger.doors import command
 from tests.sample.conftest import AT
 

@@ -60,7 +60,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield readings(reading.ledger.known, period, as_of)
     yield _usage_hours(reading)
     yield _gpu_hours(reading)
-    yield _cache_hours(period, as_of)
+    yield from _cache_hours(period, as_of)
     yield _preemptions(period, as_of)
     yield _reaches(reading)
     yield _invoice_lines(period, as_of)
@@ -282,7 +282,8 @@ def _gpu_hours(reading: Reading) -> Table:
     return table("gpu_hours", ("workload", "hour", "numerator", "denominator", "source"), rows)
 
 
-def _cache_hours(period: Period, as_of: datetime) -> Table:
+def _cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
+    """The KV cache of each engine by hour, and the engines."""
     names = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
              "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms")  # fmt: skip
     hours = CacheHour.objects.filter(
@@ -290,11 +291,11 @@ def _cache_hours(period: Period, as_of: datetime) -> Table:
     )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     rows = list(newest.values_list("series_id", "hour", *names))
-    series = {one.pk: one for one in _with_source(row[0] for row in rows)}
-    columns = ("series", "target", "engine", "name", "labels", "hour", *names)
-    return table("cache_hours", columns, (
-        (pk, s.target_id, s.engine, _engine_name(s), _labels(s), *values)
-        for pk, *values in rows for s in (series[pk],)
+    yield table("cache_hours", ("series", "hour", *names), rows)
+    columns = ("series", "target", "engine", "name", "labels")
+    yield table("engines", columns, (
+        (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s))
+        for s in _with_source(row[0] for row in rows)
     ))  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def _preemptions(period: Period, as_of: datetime) -> Table:
 
 
 def _with_source(keys: Iterable[int]) -> Iterable[Series]:
-    return Series.objects.filter(pk__in=set(keys)).select_related("target__source")
+    return Series.objects.filter(pk__in=set(keys)).order_by("pk").select_related("target__source")
 
 
 def _labels(series: Series) -> dict[str, str]:

@@ -33,14 +33,14 @@ class Command(ReportCommand):
         stand = standing(self.found(options["week"], options["revision"]))
         written = []
         if path := options["html"]:
-            written.append(_write(path, paper.html(stand, alone=True).encode()))
+            written.append(written_whole(path, paper.html(stand, alone=True).encode()))
         if path := options["pdf"]:
             self.progress("setting the pages …")
-            written.append(_write(path, paper.pdf(stand, size=options["paper"])))
+            written.append(written_whole(path, paper.pdf(stand, size=options["paper"])))
             self.progress("")
         if path := options["record"]:
             content = stand.report.seal.record if stand.seal else stand.report.statement
-            written.append(_write(path, bytes(content)))
+            written.append(written_whole(path, bytes(content)))
         s = stand.statement
         kept = ("headline", "figures", "reasons", "workloads", "tieout", "exceptions")
         result = {
@@ -78,7 +78,7 @@ def _with_difference(tieout: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(path: str, content: bytes) -> str:
+def written_whole(path: str, content: bytes) -> str:
     """Writes a file whole or not at all; CannotRun says why it could not be written."""
     target = Path(path).expanduser()
     try:

@@ -1,0 +1,154 @@
+"""What stands behind a report when it is sealed: its ledger rows, computed a second time (§11).
+
+The rows are read as of the instant the report was closed, kept as one archive in the store of
+documents, and their digests go into the seal's record. Later rows change nothing of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from finops.core.canonical import canonical_bytes
+from finops.core.period import Period, parse_instant, week_before, week_of
+from finops.ledger.models import Document
+from finops.ledger.operations import documents
+from finops.ledger.queries.export import Table, tables
+from reports.models import Report
+from reports.queries import weeks
+from reports.queries.standing import statement_of
+
+from . import verify
+
+FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can bear; packs have no clock of their own
+MOST_NAMED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The files behind a report, and how the second computation went."""
+
+    files: Mapping[str, bytes]
+    computed: int
+    unequal: tuple[str, ...]
+
+
+def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
+    """The rows behind a statement as of its closing; None when this ledger does not hold all of
+    its documents, so that nothing can be computed again."""
+    named = {one["sha256"] for one in statement["control_totals"]["documents"]}
+    if Document.objects.filter(pk__in=named).count() != len(named):
+        return None
+    period = Period(*(parse_instant(statement["period"][name]) for name in ("start", "end")))
+    files = {f"ledgers/{one.name}.csv": csv_bytes(one) for one in tables(period, report.created_at)}
+    previous = previous_statement(report, statement)
+    if previous is not None:
+        files["previous_statement.json"] = previous
+    computed, unequal = _recomputed(files, dict(statement))
+    return Evidence(files, computed, unequal)
+
+
+def _recomputed(files: dict[str, bytes], statement: dict[str, Any]) -> tuple[int, tuple[str, ...]]:
+    try:
+        checks = verify.recompute(verify.Pack(files), statement)
+    except Exception as error:  # noqa: BLE001 - whatever stops it, the figures are not confirmed
+        return 0, (f"the second computation stopped: {type(error).__name__}: {error}"[:300],)
+    return len(checks.lines), tuple(line[0] for line in checks.wrong)
+
+
+def previous_statement(report: Report, statement: Mapping[str, Any]) -> bytes | None:
+    """The statement of the week before that this one was compared with, as bytes."""
+    if not statement["previous"]:
+        return None
+    before = week_before(report.week, weeks.zone())
+    rows = Report.objects.filter(week=before, created_at__lte=report.created_at)
+    for one in rows.order_by("-revision"):
+        value = statement_of(one)
+        if value["figures"] == statement["previous"]["figures"]:
+            return bytes(one.statement)
+    return _unsaid(before, report, statement)
+
+
+def _unsaid(before: str, report: Report, statement: Mapping[str, Any]) -> bytes | None:
+    """A week before that no report was made of, as the ledger stood at the closing."""
+    from finops.core.statement import statement as stated
+    from finops.ledger.queries.facts import facts
+
+    found = facts(week_of(before, weeks.zone()), week=before, as_of=report.created_at)
+    value: dict[str, Any] = stated(found, None, [])
+    for name, said in statement["previous"]["figures"].items():
+        if name != "tokens_per_dollar_change" and value["figures"].get(name) != said:
+            return None
+    return canonical_bytes(value | {"figures": statement["previous"]["figures"]})
+
+
+def csv_bytes(one: Table) -> bytes:
+    """A table as CSV: a header, comma, quotes where needed, a line feed at each end, UTF-8."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(one.columns)
+    writer.writerows(one.rows)
+    return text.getvalue().encode()
+
+
+def zip_bytes(files: Mapping[str, bytes], *, compressed: bool) -> bytes:
+    """A zip of files in the order of their names, with a fixed date and mode.
+
+    Not compressed, the bytes depend on the files alone; compressed, also on the zlib in use.
+    """
+    target = io.BytesIO()
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(target, "w", kind, compresslevel=6) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, FIXED_DATE)
+            entry.compress_type, entry.create_system = kind, 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name])
+    return target.getvalue()
+
+
+def keep(evidence: Evidence | None) -> dict[str, Any] | None:
+    """Keeps the files; what the seal's record says of them."""
+    if evidence is None:
+        return None
+    archive = zip_bytes(evidence.files, compressed=True)
+    kept = documents.keep_bytes(archive, "evidence.zip", "sealing")
+    return {
+        "files": {
+            name: hashlib.sha256(content).hexdigest()
+            for name, content in sorted(evidence.files.items())
+        },
+        "archive": kept.sha256,
+        "archive_bytes": kept.size_bytes,
+        "figures_computed_again": evidence.computed,
+        "figures_unequal": list(evidence.unequal[:MOST_NAMED]),
+        "figures_unequal_count": len(evidence.unequal),
+    }
+
+
+class Gone(LookupError):
+    """The evidence of a seal is not there, or not what was sealed."""
+
+
+def sealed_files(record: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files behind a seal, each checked against its sealed digest. Raises Gone."""
+    evidence = record.get("evidence")
+    if not evidence:
+        raise Gone(
+            "This report was sealed without its rows: the ledger did not hold all its documents."
+        )
+    path = documents.stored(evidence["archive"])
+    try:
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise Gone(f"The evidence {evidence['archive']} cannot be read: {error}") from error
+    found = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if found != evidence["files"]:
+        raise Gone(f"The evidence {evidence['archive']} is not what was sealed.")
+    return files

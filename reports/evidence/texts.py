@@ -1,0 +1,229 @@
+"""What a pack says of itself: the README for auditors and the IPE sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from finops.core.money import plain
+from reports.queries.standing import Standing
+
+TABLES = {
+    "charges": "each charge that touches the week: document, line, whole amounts, place",
+    "rules": "ordered rules that place charges and series; the first that matches decides",
+    "shared_keys": "how shared charges are split",
+    "workloads": "the workloads, and what people stated of them",
+    "series": "each counter series, with its birth, last reading and usual interval",
+    "token_hours": "tokens of each series in each UTC hour",
+    "gaps": "silences in the readings, with the tokens the next reading showed",
+    "restarts": "restarts, with the time in which nobody saw the counter",
+    "readings": "readings of hours with a restart or a birth, and at the edges of the week",
+    "usage_hours": "usage records, summed by hour (delivered tokens)",
+    "gpu_hours": "GPU-hours that clusters or devices tell; those of invoices follow from charges",
+    "engines": "the engines whose KV cache is measured",
+    "cache_hours": "the KV cache of each engine in each hour",
+    "preemptions": "preempted requests",
+    "reaches": "how far each source and each issuer tells",
+    "invoice_lines": "invoice lines of the months concerned, whole months, by document",
+    "invoice_amounts": "the amounts the issuers printed",
+    "confirmations": "months a person confirmed",
+    "baselines": "the legacy stack's frozen cost",
+}
+
+README = """# Evidence pack, report {number}
+
+{organisation}, {start} to {end}.{sample}
+
+**{headline}**
+
+## Three minutes
+
+1. Compare the digest of the seal with the one printed at the foot of every page of the report you were given:
+   `{digest}`
+2. `sha256sum -c SHA256SUMS` says whether the files of this pack are whole. `sha256sum seal.json` gives the digest above.
+3. `python3 verify.py` computes every figure again and prints the number that are equal. It needs Python 3.11 or newer
+   and nothing else. `python3 verify.py --all` prints each figure. It ends with 1 when anything differs.
+
+`verify.py` shares no code with the program that made the report. It is meant to be read: its parts follow the method's
+sections.
+
+## The headline by hand
+
+| what | where | value |
+|---|---|---|
+| cost of the workloads that count, in hours that have both cost and tokens | `effective_cost` in statement.json, `figures` | {cost} {currency} |
+| prompt tokens | `prompt_tokens` | {prompt} |
+| generation tokens | `generation_tokens` | {generation} |
+| cost per million tokens = cost ÷ (prompt + generation) × 1,000,000 | `cost_per_million_tokens` | {price} |
+
+Tokens: in `ledgers/series.csv` take the series of role `prompt` (or `generation`) that the rules give to the workload,
+and sum `tokens` of `ledgers/token_hours.csv` over them, in the hours of the workload's `common` span. A spreadsheet does
+it. The counted workloads and their parts:
+
+{workloads}
+Cost: in `ledgers/charges.csv` sum `effective` of the rows whose `place` is `workload` and whose `target` is the
+workload. Charges of place `shared` are split by their key (`ledgers/shared_keys.csv`). A charge across the edge of a
+span counts by the part inside it (method §3.7).
+
+## From a figure to a document
+
+A row of `charges.csv` names a document (SHA-256) and a line of it. `documents.csv` lists the documents. {documents}
+A row of `token_hours.csv` comes from readings; those of hours with a restart, and at the edges of the week, stand in
+`readings.csv`, each with the document it came in.
+
+## Files
+
+| file | what |
+|---|---|
+| `report.pdf` | the report as printed |
+| `seal.json` | the sealed bytes: statement, people, acts, decisions, waivers, digests of the ledgers |
+| `statement.json` | the statement alone, as bytes of canonical JSON |
+| `seals.csv` | the chain of seals up to this one |
+| `previous_statement.json` | the statement of the week before, when there was one |
+| `documents.csv`, `parameters.csv` | documents by digest; parameters of the computation |
+| `IPE.md` | completeness and accuracy of the information, for the working papers |
+| `verify.py`, `SHA256SUMS` | see above |
+{tables}
+All ledgers are CSV (UTF-8, comma, header). Instants are UTC; names that end in `_ms` are milliseconds since 1970,
+`_us` microseconds. An empty cell is unknown, which is not zero. Rows are as of {as_of}, when the report was closed;
+what was recorded later is not in them.
+
+## What this pack cannot show
+
+That a document is what its issuer wrote: compare its SHA-256 with the issuer's own copy. That engines count right: see
+the method, §2.10. Hours with an alternation or an unplaced opening are not computed again from readings; their rows and
+exceptions say so.
+"""
+
+IPE = """# Information produced by the entity, report {number}
+
+| question | answer |
+|---|---|
+| What is it? | weekly report on the cost of tokens, revision {revision}, state {state} |
+| By what? | Headroom {software}, method {method} |
+| For what period? | {start} to {end} (zone {zone}) |
+| Who prepared, approved, sealed? | {prepared}; {approved}; {sealed_by} at {sealed_at} |
+| Digest of the seal | {digest} |
+| Digest of the seal before | {previous} |
+| Head of the trail at sealing | {trail} |
+| Parameters | parameters.csv; rules in ledgers/rules.csv; keys in ledgers/shared_keys.csv |
+
+## Completeness
+
+| control total | report | counted in this pack |
+|---|---:|---:|
+| charges | {charges} | {charge_rows} rows of charges.csv |
+| token hours | – | {hour_rows} rows of token_hours.csv |
+| documents | {documents} | {documents} rows of documents.csv |
+| cost reaches / tokens reach | {cost_reach} | {token_reach} |
+
+Billed {billed} and effective {effective} {currency} stand in the report; period tie-out difference {difference}. Rows of
+documents that were refused: {rejected}. Months provisional: {provisional}. Waivers: {waivers}. Exceptions: {exceptions},
+each with a decision in seal.json (`dispositions`).
+
+## Accuracy
+
+{computed} figures were computed a second time before sealing, by verify.py, from the rows in this pack: {unequal} were
+not equal. Run it again to confirm.
+
+## Walk-through
+
+Take a workload. Sum its charges and token hours as the README says. Take one row of each, follow the document's digest
+and line, and one reading. `sample WEEK --rows N --seed S` of the program picks rows by a recorded seed.
+"""
+
+
+def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
+    """The README of a pack."""
+    s, figures = stand.statement, stand.statement["figures"]
+    rows = [
+        f"| `ledgers/{name}.csv` | {text} |"
+        for name, text in TABLES.items()
+        if f"ledgers/{name}.csv" in files
+    ]
+    return README.format(
+        number=stand.number,
+        organisation=s["organisation"],
+        start=s["period"]["start"],
+        end=s["period"]["end"],
+        sample=" Sample data: this organisation is invented." if s["sample"] else "",
+        headline=s["headline"],
+        digest=stand.digest,
+        cost=_shown(figures["effective_cost"]),
+        currency=s["currency"],
+        prompt=_shown(figures["prompt_tokens"]),
+        generation=_shown(figures["generation_tokens"]),
+        price=_shown(figures["cost_per_million_tokens"]),
+        workloads=_workloads(s),
+        documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
+        tables="\n".join(rows),
+        as_of=(stand.seal or {})["prepared_at"],
+    )
+
+
+def _workloads(s: Mapping[str, Any]) -> str:
+    lines = [
+        "| workload | hours | cost | prompt tokens | generation tokens |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for w in s["workloads"]:
+        f, common = w["figures"], w.get("common")
+        if f["cost_per_million_tokens"] is None or w.get("basis") != "processed" or not common:
+            continue
+        lines.append(
+            f"| {w['slug']} | {common['start']} to {common['end']} | {_shown(f['effective_cost'])} | "
+            f"{_shown(f['prompt_tokens'])} | {_shown(f['generation_tokens'])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def ipe_sheet(stand: Standing, files: Mapping[str, bytes]) -> str:
+    """The sheet on completeness and accuracy for the auditor's working papers."""
+    s, record = stand.statement, stand.seal or {}
+    totals, evidence = s["control_totals"], record.get("evidence") or {}
+    trail = record.get("trail") or {}
+    signed = [f"{w['kind']} {w['subject']} by {w['by']}" for w in record.get("waivers", [])]
+    return IPE.format(
+        number=stand.number,
+        revision=stand.revision,
+        state="final",
+        software=s["software_version"],
+        method=s["method_version"],
+        start=s["period"]["start"],
+        end=s["period"]["end"],
+        zone=s["period"]["zone"],
+        prepared=record["prepared_by"],
+        approved=record["approved_by"],
+        sealed_by=record["sealed_by"],
+        sealed_at=record["sealed_at"],
+        digest=stand.digest,
+        previous=record["previous_digest"],
+        trail=f"{trail.get('entries')} entries, {trail.get('head')}" if trail else "none",
+        charges=totals["charges"],
+        charge_rows=_rows(files, "charges"),
+        hour_rows=_rows(files, "token_hours"),
+        documents=len(totals["documents"]),
+        cost_reach=s["reaches"]["cost"],
+        token_reach=s["reaches"]["tokens"],
+        billed=totals["billed"],
+        effective=totals["effective"],
+        currency=s["currency"],
+        difference=s["tieout"]["period"]["difference"],
+        rejected=sum(one["rows_rejected"] for one in totals["documents"]),
+        provisional=", ".join(s["provisional_months"]) or "none",
+        waivers="; ".join(signed) or "none",
+        exceptions=len(s["exceptions"]),
+        computed=evidence.get("figures_computed_again"),
+        unequal=evidence.get("figures_unequal_count"),
+    )
+
+
+def _rows(files: Mapping[str, bytes], name: str) -> int:
+    return max(0, files.get(f"ledgers/{name}.csv", b"").count(b"\n") - 1)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "n/a"
+    return f"{value:,}" if isinstance(value, int) else plain(Decimal(value))

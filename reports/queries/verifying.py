@@ -1,0 +1,129 @@
+"""Recomputing what was sealed: bytes, digests, chain, copies, evidence and the trail's anchor (§11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from finops.core.canonical import canonical_bytes
+from finops.core.canonical import digest as digest_of
+from finops.core.period import rfc3339
+from finops.ledger.operations import documents
+from finops.trail.models import Entry
+from reports.models import Report, Seal
+
+from .standing import FIRST_PREVIOUS_DIGEST, SUPERSEDED
+
+
+def verify_seals() -> list[str]:
+    """Recomputes each seal and each report; one sentence for each problem, none when all hold."""
+    return [*_seals(), *_reports(), *_events()]
+
+
+def _seals() -> Iterator[str]:
+    previous, expected = FIRST_PREVIOUS_DIGEST, 1
+    for seal in Seal.objects.select_related("report").order_by("number").iterator(chunk_size=20):
+        name = f"seal {seal.number} ({seal.report})"
+        if seal.number != expected:
+            yield f"seals {expected} to {seal.number - 1} are missing"
+        yield from (f"{name}: {problem}" for problem in _seal(seal, previous))
+        previous, expected = seal.digest, seal.number + 1
+
+
+def _seal(seal: Seal, previous: str) -> Iterator[str]:
+    content = bytes(seal.record)
+    if digest_of(content) != seal.digest:
+        yield f"the bytes do not give the digest {seal.digest}"
+    record = _parsed(content)
+    if record is None:
+        yield "its record is not in canonical form"
+        return
+    if record.get("previous_digest") != previous or seal.previous_digest != previous:
+        yield "does not follow the seal before it"
+    said = {
+        "number": seal.number,
+        "sealed_by": seal.by,
+        "sealed_at": rfc3339(seal.at),
+        "week": seal.report.week,
+        "revision": seal.report.revision,
+        "prepared_by": seal.report.prepared_by,
+        "reason": seal.report.reason,
+        "statement_digest": seal.report.digest,
+    }
+    for key, value in said.items():
+        if record.get(key) != value:
+            yield f"its row says {key} {value!r}, its record {record.get(key)!r}"
+    if digest_of(canonical_bytes(record.get("statement"))) != record.get("statement_digest"):
+        yield "its statement is not the one that was closed"
+    yield from _evidence(record)
+    yield from _anchor(record)
+
+
+def _parsed(content: bytes) -> dict[str, Any] | None:
+    try:
+        record = orjson.loads(content)
+        same = canonical_bytes(record) == content
+    except (ValueError, TypeError):
+        return None
+    return record if same and isinstance(record, dict) else None
+
+
+def _evidence(record: dict[str, Any]) -> Iterator[str]:
+    evidence = record.get("evidence")
+    if not evidence:
+        return
+    path = documents.stored(evidence["archive"])
+    if not path.exists():
+        yield f"its evidence {evidence['archive']} is missing from the store"
+    elif documents.digest_of(path) != evidence["archive"]:
+        yield f"its evidence {evidence['archive']} is not what was sealed"
+
+
+def _anchor(record: dict[str, Any]) -> Iterator[str]:
+    """The head of the trail at sealing must still be the trail's entry of that number."""
+    head = record.get("trail")
+    if head and not Entry.objects.filter(number=head["entries"], digest=head["head"]).exists():
+        yield f"the trail no longer holds the entry {head['entries']} that the seal names"
+
+
+def _reports() -> Iterator[str]:
+    for report in Report.objects.order_by("id").iterator(chunk_size=20):
+        content = bytes(report.statement)
+        if digest_of(content) != report.digest:
+            yield f"{report}: the bytes do not give the digest {report.digest}"
+        statement = _parsed(content)
+        if statement is None:
+            yield f"{report}: its statement is not in canonical form"
+            continue
+        copies = {
+            "week": statement["period"]["week"],
+            "method_version": statement["method_version"],
+            "headline": statement["headline"],
+            "figures": statement["figures"] | {"currency": statement["currency"]},
+        }
+        for name, value in copies.items():
+            if getattr(report, name) != value:
+                yield f"{report}: the copy of its {name} differs from its statement"
+
+
+def _events() -> Iterator[str]:
+    """Acts stand in the trail as well as in their rows, and in the record of a sealed report."""
+    for seal in Seal.objects.select_related("report").order_by("number"):
+        record = _parsed(bytes(seal.record))
+        events = [e for e in seal.report.events.order_by("id") if e.kind != SUPERSEDED]
+        found = [[e.kind, e.by, rfc3339(e.at), e.comment] for e in events if e.kind != "sealed"]
+        if record is None:
+            continue
+        said = [[e["kind"], e["by"], e["at"], e["comment"]] for e in record["events"]]
+        if found != said:
+            yield f"seal {seal.number} ({seal.report}): its acts are not those of its record"
+        if "waivers" in record:
+            rows = [
+                {"kind": w.kind, "subject": w.subject, "text": w.text, "by": w.by,
+                 "at": rfc3339(w.at)}
+                for w in seal.report.waivers.order_by("id")
+            ]  # fmt: skip
+            if rows != record["waivers"]:
+                yield f"seal {seal.number} ({seal.report}): its waivers are not those of its record"
