@@ -116,6 +116,20 @@ def test_two_gpus_of_one_engine_are_added_and_a_device_series_is_not_a_third(
     assert closes(row)
 
 
+def test_data_parallel_engines_of_a_pod_have_gpus_of_their_own(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    for number in ("0", "1"):  # the front-end prints the blocks of both on each
+        fleet.engine("chat-0", 0.5, engine=number, num_gpu_blocks="10000",
+                     kv_cache_size_tokens="80000")  # fmt: skip
+        fleet.gpu(f"GPU-{number}", 30_000, 51_080, index=number, namespace="llm", pod="chat-0")
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    rows = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert [(row["gpus"], row["kv_reserved_bytes"]) for row in rows] == [(1, 80_000 * 131_072)] * 2
+    (whole,) = command("memory", *HOUR)["rows"]
+    assert whole["kv_reserved_bytes"] == 2 * 80_000 * 131_072 and closes(whole)
+
+
 def test_tenants_of_a_time_sliced_gpu_are_flagged_and_it_counts_once(tmp_path: Path) -> None:
     workload()
     fleet = Fleet()

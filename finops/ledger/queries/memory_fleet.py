@@ -161,13 +161,26 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
         device.by_hour = {row.hour: row for row in device.rows}
         for tenant in device.tenants:
             held.setdefault(tenant, []).append(device)
+    numbers: dict[tuple[str, str], set[str]] = {}
+    for engine in engines:
+        numbers.setdefault(engine.tenant, set()).add(engine.series.engine)
     for engine in engines:
         mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
         mine.sort(key=lambda d: (_index(d), d.name))
+        mine = _own(mine, engine.series.engine, numbers[engine.tenant])
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
             device.engines.append((engine, number))
     return Fleet(period, engines, devices)
+
+
+def _own(devices: list[Device], number: str, numbers: set[str]) -> list[Device]:
+    """The GPUs of one of several data-parallel engines in a pod: vLLM deals them out in order."""
+    if len(numbers) < 2 or len(devices) % len(numbers):
+        return devices
+    order = sorted(numbers, key=lambda one: (len(one), one))
+    each, place = len(devices) // len(numbers), order.index(number)
+    return devices[place * each : (place + 1) * each]
 
 
 def _index(device: Device) -> int:
