@@ -343,6 +343,12 @@ class _Hour:
                 self.out.gaps.append(Gap(times[index] - step, times[index], usual, booked))
 
     def _find_rate(self, times: Sequence[int], values: Sequence[int], last: Last) -> None:
+        steps = list(map(sub, times, [last.time_ms, *times[:-1]]))
+        if min(steps) == max(steps) > 0:
+            rise = max(map(sub, values, [last.value, *values[:-1]]))
+            if rise > 0:
+                self.out.rate_tokens, self.out.rate_ms = rise, steps[0]
+            return
         best, best_ms = 0, 1
         before_ms, before = last.time_ms, last.value
         for time_ms, value in zip(times, values, strict=True):

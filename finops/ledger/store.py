@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -107,15 +108,27 @@ def gather(door: Door, matchers: Sequence[str], period: Period) -> Gathered:
     result.warnings += warnings
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
     hours = -(-(end_ms - start_ms) // HOUR_MS)
-    for selector in _selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours):
-        form = [
-            ("query", f"{selector}[{end_ms - start_ms}ms]"),
-            ("time", _seconds(end_ms - 1)),
-        ]
-        _take(door.post("/api/v1/query", form), door.base, result)
+    forms = [
+        [("query", f"{selector}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
+        for selector in _selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours)
+    ]
+    for answer in _ahead(door, forms):
+        _take(answer, door.base, result)
     result.series = [one for one in result.series if _inside(one, start_ms, end_ms)]
     result.warnings = list(dict.fromkeys(result.warnings))
     return result
+
+
+def _ahead(door: Door, forms: Sequence[list[tuple[str, str]]]) -> Iterator[Any]:
+    """The answers in order, the next one asked for while one is read: a store takes its time."""
+    with ThreadPoolExecutor(1) as reader:
+        asked = [reader.submit(door.post, "/api/v1/query", form) for form in forms[:1]]
+        for form in forms[1:]:
+            answer = asked.pop().result()
+            asked.append(reader.submit(door.post, "/api/v1/query", form))
+            yield answer
+        for last in asked:
+            yield last.result()
 
 
 def earliest(door: Door, matchers: Sequence[str], period: Period) -> Period | None:

@@ -19,6 +19,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import accumulate, chain
 from operator import lt, sub, xor
 from pathlib import Path
@@ -100,6 +101,14 @@ def _differences(numbers: array[int]) -> Iterator[int]:
 
 def _write_times(times_ms: array[int]) -> bytes:
     """Count, first time, first step, and the changes of the step."""
+    return _written_times(times_ms.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _written_times(raw: bytes) -> bytes:
+    """The same of the bytes of a column; series of one target share their times."""
+    times_ms: array[int] = array("q")
+    times_ms.frombytes(raw)
     if times_ms and not -MAX_INSTANT_MS < min(times_ms) <= max(times_ms) < MAX_INSTANT_MS:
         raise Refused("samples: an instant is outside what a clock can show")
     steps = array("q", _differences(times_ms))
@@ -126,11 +135,12 @@ def _sums(first: int, changes: Iterable[int]) -> array[int]:
 
 def _whole_numbers(values: array[float]) -> array[int] | None:
     """The values as integers when that loses nothing (no fraction, NaN, infinity or -0.0)."""
-    if not all(map(float.is_integer, values)):
+    try:
+        numbers = array("q", map(int, values))
+    except (ValueError, OverflowError):  # NaN, infinity, beyond 64 bits
         return None
-    if values and max(map(abs, values)) > MAX_WHOLE:
+    if numbers and not -MAX_WHOLE <= min(numbers) <= max(numbers) <= MAX_WHOLE:
         return None
-    numbers = array("q", map(int, values))
     return numbers if array("d", numbers).tobytes() == values.tobytes() else None
 
 

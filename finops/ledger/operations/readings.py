@@ -274,9 +274,13 @@ def _are_fine(role: str, times: array[int], values: array[float]) -> bool:
     """Whether nothing of a series in time order need be refused; the usual case, told quickly."""
     if not len(times):
         return True
-    why = _WHY.get(role, _why_no_gauge)
     in_years = times[0] >= FIRST_MS and times[-1] < END_MS
-    return in_years and all(map(lt, times, times[1:])) and not any(map(why, values))
+    if not in_years or not all(map(lt, times, times[1:])):
+        return False
+    if role in TOKEN_ROLES:
+        whole = all(map(float.is_integer, values))
+        return whole and min(values) >= 0 and max(values) <= LARGEST_EXACT
+    return not any(map(_WHY.get(role, _why_no_gauge), values))
 
 
 def _shown(value: float, time_ms: int) -> str:
