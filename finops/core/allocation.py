@@ -29,7 +29,7 @@ CHARGE_COLUMNS = (
     "service_category", "sku", "sku_price", "resource", "resource_name", "resource_type", "region",
     "instance_type", "gpu_model", "category", "class", "pricing_category", "commitment",
     "commitment_name", "commitment_status", "invoice", "description", "frequency", "currency",
-    "billing_period",
+    "billing_period", "rate_card",
 )  # fmt: skip
 OTHER_NAMES = {
     "billing_account": "account",

@@ -181,6 +181,23 @@ def test_a_damaged_manifest_is_named_and_never_read_as_data(tmp_path: Path) -> N
     assert found["part_0.csv"]["status"] == "waiting"
 
 
+def test_manifests_in_another_store(tmp_path: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    month = tmp_path / "20261001-20261101"
+    aws_part(month / "old" / "cur-1.csv", "5")
+    aws_part(month / "new" / "cur-1.csv", "7")
+    aws_manifest(month / "cur-Manifest.json", "new", "p/20261001-20261101/new/cur-1.csv")
+    store.put(str(tmp_path), "/manifests-here", recursive=True)
+    try:
+        found = {one["path"][-13:]: one["status"] for one in ingested("memory://manifests-here")}
+    finally:
+        store.rm("/manifests-here", recursive=True)
+    assert found == {"old/cur-1.csv": "unchanged", "new/cur-1.csv": "posted"}
+    assert billed("2026-10") == 7
+
+
 def test_a_manifest_of_another_kind_governs_nothing(tmp_path: Path) -> None:
     put(tmp_path / "manifest.json", '{"name": "web app"}')
     put(tmp_path / "part_0.csv", as_csv([AZURE]))
