@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from finops.core.period import parse_instant
@@ -79,9 +78,10 @@ def _several_assemblies(data: Sequence[str]) -> dict[str, Verdict]:
     """Amazon's folders with several assemblies of one month: only a manifest could tell which."""
     months: dict[str, dict[str, list[str]]] = {}
     for path in data:
-        folder = PurePosixPath(path).parent
-        if _MONTH.fullmatch(folder.parent.name):
-            months.setdefault(str(folder.parent), {}).setdefault(folder.name, []).append(path)
+        folder = _folder(path)
+        month = _folder(folder)
+        if _MONTH.fullmatch(_tail(month, 1)[0]):
+            months.setdefault(month, {}).setdefault(folder, []).append(path)
     found: dict[str, Verdict] = {}
     for month, assemblies in months.items():
         if len(assemblies) > 1:
@@ -105,7 +105,8 @@ def _content(found: Found) -> Any:
 
 
 def _folder(path: str) -> str:
-    return str(PurePosixPath(path).parent)
+    """The part before the last slash. A URL is no path: its double slash has to stay."""
+    return path.rpartition("/")[0]
 
 
 def _set_of(path: str, content: Any, data: Sequence[str]) -> _Set | None:
@@ -135,13 +136,13 @@ def _damaged(path: str, data: Iterable[str]) -> _Set:
 
 
 def _tail(path: str, parts: int) -> tuple[str, ...]:
-    return PurePosixPath(path).parts[-parts:]
+    return tuple(path.split("/")[-parts:])
 
 
 def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
     """A report: the assembly that the manifest names, below its own folder."""
     folder = _folder(path)
-    governed = [one for one in data if one.startswith(f"{folder.rstrip('/')}/")]
+    governed = [one for one in data if one.startswith(f"{folder}/")]
     named: dict[str, Verdict] = {}
     missing = []
     for key in keys:
@@ -159,10 +160,8 @@ def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
 def _amazon_export(path: str, files: Sequence[str], data: Sequence[str]) -> _Set:
     """An export of the newer kind: manifests and data stand in sibling folders by month."""
     months = {_tail(one, 2)[0] for one in files}
-    root = str(PurePosixPath(path).parent.parent.parent)
-    governed = [
-        one for one in data if one.startswith(root) and PurePosixPath(one).parent.name in months
-    ]
+    root = _folder(_folder(_folder(path)))
+    governed = [one for one in data if one.startswith(root) and _tail(_folder(one), 1)[0] in months]
     named, missing = {}, []
     for name in files:
         same = [one for one in governed if _tail(one, 2) == _tail(name, 2)]
