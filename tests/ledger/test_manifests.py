@@ -64,6 +64,16 @@ def test_only_the_assembly_of_the_top_level_manifest_counts(tmp_path: Path) -> N
     assert Document.objects.count() == 2
 
 
+def test_a_manifest_named_where_the_command_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws_part(tmp_path / "a" / "cur-1.csv", "7")
+    aws_manifest(tmp_path / "cur-Manifest.json", "a", "p/a/cur-1.csv", "p/a/cur-2.csv")
+    monkeypatch.chdir(tmp_path)
+    (waiting,) = ingested("cur-Manifest.json", "a/cur-1.csv")
+    assert (waiting["path"], waiting["status"]) == ("a/cur-1.csv", "waiting")
+
+
 def test_a_set_that_is_not_complete_waits_and_leaves_nothing(tmp_path: Path) -> None:
     month = tmp_path / "20261001-20261101"
     keys = ["p/20261001-20261101/a/cur-1.csv", "p/20261001-20261101/a/cur-2.csv"]

@@ -135,6 +135,11 @@ def _damaged(path: str, data: Iterable[str]) -> _Set:
     return _Set(path, {}, governed, ["what it names cannot be read"])
 
 
+def _is_below(path: str, folder: str) -> bool:
+    """Whether a file lies in a folder or deeper; "" is where the command was typed."""
+    return path.startswith(f"{folder}/" if folder else "")
+
+
 def _tail(path: str, parts: int) -> tuple[str, ...]:
     return tuple(path.split("/")[-parts:])
 
@@ -142,7 +147,7 @@ def _tail(path: str, parts: int) -> tuple[str, ...]:
 def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
     """A report: the assembly that the manifest names, below its own folder."""
     folder = _folder(path)
-    governed = [one for one in data if one.startswith(f"{folder}/")]
+    governed = [one for one in data if _is_below(one, folder)]
     named: dict[str, Verdict] = {}
     missing = []
     for key in keys:
@@ -221,7 +226,8 @@ def _outermost(sets: Sequence[_Set]) -> list[_Set]:
         if not any(
             other is not one
             and other.others == OLD
-            and _folder(one.manifest).startswith(f"{_folder(other.manifest)}/")
+            and _folder(one.manifest) != _folder(other.manifest)
+            and _is_below(one.manifest, _folder(other.manifest))
             for other in sets
         )
     ]
