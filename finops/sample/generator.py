@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from zoneinfo import ZoneInfo
 
-from finops.sample import invoices, load, logs, metrics, usage
+from finops.sample import devices, invoices, load, logs, metrics, usage
 from finops.sample.calendar import Calendar, calendar_before
 from finops.sample.fleet import CLUSTERS, gaps, services
 from finops.sample.invoices import Invoice
@@ -27,12 +27,14 @@ class Made:
     invoices: list[Invoice]
     gateway: list[Path] = field(default_factory=list)
     readings: dict[str, list[Path]] = field(default_factory=dict)
+    gpus: dict[str, Path] = field(default_factory=dict)
     logs: list[Path] = field(default_factory=list)
 
     def paths(self) -> list[Path]:
         """Every file."""
         readings = [path for paths in self.readings.values() for path in paths]
-        return [*(invoice.path for invoice in self.invoices), *self.gateway, *readings, *self.logs]
+        issued = [invoice.path for invoice in self.invoices]
+        return [*issued, *self.gateway, *readings, *self.gpus.values(), *self.logs]
 
 
 def write_files(
@@ -62,6 +64,9 @@ def write_files(
         for path in metrics.write_weeks(folder, cluster, scrapes, calendar):
             progress(f"written {path.name}")
             made.readings[cluster].append(path)
+        made.gpus[cluster] = devices.write(
+            folder, cluster, calendar, _random(seed, f"gpus {cluster}")
+        )
     return made
 
 
