@@ -12,9 +12,22 @@ from typing import Final
 from urllib.parse import urlsplit
 
 SECRET_PREFIX: Final = "HEADROOM_SECRET_"  # noqa: S105 - the beginning of a name
+ONLY_FOR: Final = "__ONLY_FOR"  # ends the name of the variable that says where a secret may go
 ENCODINGS: Final = ("identity", "gzip")
+PRODUCTS: Final = {
+    "": "found by asking",
+    "prometheus": "Prometheus",
+    "victoriametrics": "VictoriaMetrics",
+    "thanos": "Thanos",
+    "mimir": "Mimir or Cortex",
+    "amp": "Amazon Managed Service for Prometheus",
+    "gmp": "Google Cloud Managed Service for Prometheus",
+    "azure": "Azure Monitor workspace",
+}
 
 _SECRET_NAME: Final = re.compile(SECRET_PREFIX + r"[A-Z0-9_]{1,80}")
+_TENANT: Final = re.compile(r"[A-Za-z0-9!\-_.*'()|]{1,150}")
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _METADATA: Final = frozenset(
     map(
@@ -42,6 +55,24 @@ class Access:
     secret_name: str = ""
     user: str = ""
     accept_encoding: str = "identity"
+    tenant: str = ""
+    product: str = ""
+    region: str = ""
+    keeps_replicas: bool = False
+
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """What every query must say to this product so that raw, whole answers come.
+
+        Thanos would else answer with downsampled or partial data; it merges replicas unless the
+        source tells them apart itself.
+        """
+        if self.product != "thanos":
+            return ()
+        return (
+            ("max_source_resolution", "0s"),
+            ("partial_response", "false"),
+            ("dedup", "false" if self.keeps_replicas else "true"),
+        )
 
 
 def checked_url(url: str) -> str:
@@ -59,7 +90,8 @@ def checked_url(url: str) -> str:
             "a URL must not hold a user or password: give the user by itself, and the secret in a "
             f"variable named {SECRET_PREFIX}…"
         )
-    if not _HOST.fullmatch(parts.netloc.removesuffix(f":{parts.port}")):
+    host = parts.netloc.removesuffix(f":{parts.port}")
+    if not _HOST.fullmatch(host) or len(host) > 253 or max(map(len, host.split("."))) > 63:
         raise FetchFailed("the URL names no host; write one like http://prometheus:9090")
     if parts.query or parts.fragment or not text.isprintable() or " " in text:
         raise FetchFailed("give the base URL only, without ? or # and without blanks")
@@ -72,11 +104,35 @@ def checked_secret_name(name: str) -> str:
     Whoever may add a source must not be able to read any other variable of the service.
     """
     if not _SECRET_NAME.fullmatch(name):
+        # What was given is not shown: it may be the secret itself.
         raise FetchFailed(
             f"a secret is named by its environment variable, which must begin with {SECRET_PREFIX} "
-            f"(capital letters, digits, _); {shown(name)} does not"
+            "(capital letters, digits, _); what was given does not"
         )
     return name
+
+
+def checked_for(name: str, url: str, only_for: str) -> None:
+    """FetchFailed where a secret is for other stores than this one.
+
+    `only_for` holds base URLs, with commas between: whoever may add a source could otherwise have
+    a secret sent to a server of their own.
+    """
+    allowed = [one.strip().rstrip("/") for one in only_for.split(",") if one.strip()]
+    if allowed and not any(url == one or url.startswith(one + "/") for one in allowed):
+        raise FetchFailed(f"{name} is not for {url}: see the variable {name}{ONLY_FOR}")
+
+
+def checked_product(product: str, tenant: str, region: str) -> None:
+    """FetchFailed for a product that is not known, or a tenant or region that cannot be sent."""
+    if product not in PRODUCTS:
+        raise FetchFailed(f"the product is one of {', '.join(filter(None, PRODUCTS))}")
+    if tenant and not _TENANT.fullmatch(tenant):
+        raise FetchFailed("a tenant holds letters, digits and ! - _ . * ' ( ) |, up to 150")
+    if (product == "amp") != bool(region):
+        raise FetchFailed("the region is given for the product amp, and only for it")
+    if region and not _REGION.fullmatch(region):
+        raise FetchFailed(f"{shown(region)!r} is no region like eu-west-1")
 
 
 def refuse_address(address: str) -> None:

@@ -24,14 +24,17 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from .access import (
+    ONLY_FOR,
     Access,
     AddressRefused,
     FetchFailed,
+    checked_for,
     checked_secret_name,
     checked_url,
     refuse_address,
     shown,
 )
+from .ways_in import signer, token_of
 
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK_BYTES: Final = 1 << 16
@@ -106,13 +109,21 @@ class Door:
 
     def __enter__(self) -> Door:
         self.base = checked_url(self.access.url)
+        self.told: dict[str, str] = {}
         self._secret = self._read_secret()
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
         self._session.mount("http://", _Adapter(max_retries=0))
         self._session.mount("https://", _Adapter(max_retries=0))
-        self._session.headers.update(self._head())
+        if self.access.product == "amp":
+            self._session.auth = signer(self.access.region)
+        try:
+            self._secret = token_of(self._secret, self._session, self.limits)
+            self._session.headers.update(self._head())
+        except BaseException:
+            self._session.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,6 +135,7 @@ class Door:
                 raise FetchFailed("basic authentication needs a secret beside the user")
             return ""
         name = checked_secret_name(self.access.secret_name)
+        checked_for(name, self.base, os.environ.get(name + ONLY_FOR, ""))
         value = os.environ.get(name, "")
         if not value:
             raise FetchFailed(f"the environment variable {name} is not set")
@@ -139,6 +151,8 @@ class Door:
             "Accept-Encoding": self.access.accept_encoding,
             "User-Agent": "headroom",
         }
+        if self.access.tenant:
+            head["X-Scope-OrgID"] = self.access.tenant
         if self._secret and self.access.user:
             pair = f"{self.access.user}:{self._secret}".encode()
             head["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
@@ -148,7 +162,7 @@ class Door:
 
     def post(self, path: str, form: list[tuple[str, str]]) -> Any:
         """The JSON answer to a form, as `get` gives it."""
-        return self._ask("POST", path, form)
+        return self._ask("POST", path, [*form, *self.access.parameters()])
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The JSON value that the store answers; FetchFailed after the last attempt."""
@@ -186,6 +200,7 @@ class Door:
                 stream=True,
             ) as answer:
                 body = self._body(answer, until)
+                self.told = {name.lower(): value for name, value in answer.headers.items()}
         except AddressRefused:
             raise
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:

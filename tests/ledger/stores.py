@@ -30,13 +30,15 @@ PROMETHEUS = shutil.which("prometheus")
 SNAPSHOT = SAMPLES / "vllm-recorded" / "tsdb-snapshot-5s.tar.gz"
 RAW_SAMPLES = RECORDED / "raw-samples-5s.json.gz"
 
+KNOWN_PATHS = ("/api/v1/status/buildinfo", "/api/v1/series", "/api/v1/query")
+
 _RANGE = re.compile(r'\{__name__=~"([^"]*)"(.*)\}\[(\d+)ms\]')
 _MATCHER = re.compile(r',(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass
 class Reply:
-    """One answer: a status, a body or a writer of one, and headers."""
+    """One answer (to all but what a store is asked about itself): a status, a body or a writer of one, and headers."""
 
     body: bytes | Callable[[Any], None] = b""
     status: int = 200
@@ -49,6 +51,7 @@ class Store:
 
     url: str = ""
     seen: list[tuple[str, dict[str, list[str]], dict[str, str]]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     replies: list[Reply | None] = field(default_factory=list)
     warn: list[str] = field(default_factory=list)
     left_open: bool = False  # ranges of Prometheus 3 and later leave their left edge out
@@ -74,14 +77,18 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            self._serve(parse_qs(self.rfile.read(length).decode()))
+            store.bodies.append(body := self.rfile.read(length))
+            self._serve(parse_qs(body.decode()))
 
         def _serve(self, form: dict[str, list[str]]) -> None:
             path = urlsplit(self.path).path
             store.seen.append((path, form, dict(self.headers.items())))
-            reply = store.replies.pop(0) if store.replies else None
+            about_itself = path.startswith(("/api/v1/status/", "/api/v1/stores"))
+            reply = store.replies.pop(0) if store.replies and not about_itself else None
             if store.delay_seconds:
                 time.sleep(store.delay_seconds)
+            if reply is None and path not in KNOWN_PATHS:
+                reply = Reply(b'{"status": "error", "error": "no such path"}', 404)
             if reply is None:
                 reply = Reply(json.dumps(_answer(store, path, form)).encode())
             self.send_response(reply.status)

@@ -21,7 +21,7 @@ from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.readings import PostedReadings, post_readings
-from finops.ledger.operations.sources import access_to
+from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.queries.sources import first_collected, is_complete, uncollected
 from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
 from finops.ledger.which import atomic
@@ -93,6 +93,7 @@ def collect_source(
     ends the work. Both stand in the warnings; nothing is raised for them.
     """
     result = Collected(source.name)
+    note_probe(source, at=at)  # first: a store may have to be asked in its product's own way
     try:
         with Door(access_to(source)) as door:
             wanted = windows_of(source, door, at=at, period=period)

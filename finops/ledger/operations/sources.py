@@ -9,23 +9,26 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from finops.core.period import Period
+from finops.core.period import Period, parse_instant
 from finops.ledger.access import (
     ENCODINGS,
     Access,
     FetchFailed,
+    checked_product,
     checked_secret_name,
     checked_url,
     shown,
 )
 from finops.ledger.fetch import Door, Limits
 from finops.ledger.models import Source
-from finops.ledger.store import checked_matchers, live_series, version
+from finops.ledger.probe import probe
+from finops.ledger.store import checked_matchers, live_series
 from finops.ledger.which import atomic
 from finops.sources.engines import role_of
 from finops.trail.operations import record
 
 TEST_REACH = timedelta(hours=1)
+PROBE_EVERY = timedelta(days=1)
 TEST_LIMITS = Limits(read_seconds=20, total_seconds=30, attempts=1)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
@@ -38,7 +41,16 @@ class SourceRefused(ValueError):
 
 def access_to(source: Source) -> Access:
     """How to come to a source's store."""
-    return Access(source.url, source.secret, source.user, source.accept_encoding)
+    return Access(
+        source.url,
+        source.secret,
+        source.user,
+        source.accept_encoding,
+        source.tenant,
+        source.product or str(source.probe.get("product") or ""),
+        source.region,
+        bool(source.replica_labels),
+    )
 
 
 def add_source(
@@ -52,6 +64,9 @@ def add_source(
     secret: str = "",
     user: str = "",
     accept_encoding: str = "identity",
+    tenant: str = "",
+    product: str = "",
+    region: str = "",
 ) -> Source:
     """A new Prometheus source, checked but not asked. SourceRefused says what is wrong with it.
 
@@ -66,9 +81,16 @@ def add_source(
         secret=secret,
         user=user,
         accept_encoding=accept_encoding,
+        tenant=tenant,
+        product=product,
+        region=region,
         created_at=at,
         created_by=by,
     )
+    try:
+        checked_product(product, tenant, region)
+    except FetchFailed as error:
+        raise SourceRefused(str(error)) from None
     if not _NAME.fullmatch(name):
         raise SourceRefused(f"a source's name is a-z, 0-9, - and _, not {shown(name)!r}")
     with atomic():
@@ -155,6 +177,21 @@ def _free_name(url: str) -> str:
     return next(name for name in names if name not in taken)
 
 
+def note_probe(source: Source, *, at: datetime) -> None:
+    """Asks a store what it is and keeps the answer with its source, once a day."""
+    known = source.probe.get("at")
+    if known and parse_instant(known) > at - PROBE_EVERY:
+        return
+    try:
+        with Door(access_to(source), TEST_LIMITS) as door:
+            told = probe(door, at)
+    except FetchFailed:
+        return  # the collection itself will say what is wrong
+    if told["version"] or not known:
+        source.probe = told
+        source.save(update_fields=["probe"])
+
+
 def set_active(name: str, active: bool, *, by: str, at: datetime) -> Source:
     """Stop or start collecting a source; what was read stays. SourceRefused for an unknown one."""
     with atomic():
@@ -177,10 +214,11 @@ def test_access(
     `warnings`, and `problem` in words when it cannot be used as it is.
     """
     result: dict[str, Any] = {"ok": False, "version": None, "series": 0, "engines": {}, "jobs": {}}
-    result |= {"warnings": [], "problem": None}
+    result |= {"warnings": [], "problem": None, "store": {}}
     try:
         with Door(access, limits) as door:
-            result["version"] = version(door)
+            result["store"] = probe(door, at)
+            result["version"] = result["store"]["version"]
             period = Period(at - TEST_REACH, at)
             series, warnings = live_series(door, checked_matchers(matchers), period)
     except FetchFailed as error:

@@ -99,6 +99,7 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
             list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
         ),
         "readings_last_day": day.aggregate(n=Sum("readings"))["n"] or 0,
+        "store": dict(source.probe),
         "series_last_fetch": last.series if last is not None else 0,
         "last_fetch": None
         if last is None

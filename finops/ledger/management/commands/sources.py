@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from finops.ledger import cli
-from finops.ledger.access import ENCODINGS, Access
+from finops.ledger.access import ENCODINGS, PRODUCTS, Access
 from finops.ledger.models import Source
 from finops.ledger.operations.sources import (
     SourceRefused,
@@ -77,6 +77,9 @@ class Command(cli.Command):
                 secret=options["secret"],
                 user=options["user"],
                 accept_encoding=options["accept_encoding"],
+                tenant=options["tenant"],
+                product=options["product"],
+                region=options["region"],
             )
         else:
             source = set_active(options["name"], verb == "start", by=by, at=at)
@@ -88,7 +91,7 @@ class Command(cli.Command):
             return access_to(source), source.matchers
         if "://" not in options["which"]:
             raise cli.CannotRun(f"There is no source named {options['which']!r}, nor is it a URL.")
-        names = ("which", "secret", "user", "accept_encoding")
+        names = ("which", "secret", "user", "accept_encoding", "tenant", "product", "region")
         return Access(*(options[name] for name in names)), options["matchers"]
 
 
@@ -111,3 +114,8 @@ def _access(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--user", default="", help="user of basic authentication (else bearer)")
     parser.add_argument("--accept-encoding", choices=ENCODINGS, default="identity")
+    parser.add_argument("--tenant", default="", help="sent as X-Scope-OrgID (Mimir, Cortex)")
+    parser.add_argument(
+        "--product", choices=list(PRODUCTS), default="", help="where its answers do not tell"
+    )
+    parser.add_argument("--region", default="", help="region of amp, whose requests are signed")
