@@ -104,7 +104,7 @@ def _write_times(times_ms: array[int]) -> bytes:
     return _written_times(times_ms.tobytes())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _written_times(raw: bytes) -> bytes:
     """The same of the bytes of a column; series of one target share their times."""
     times_ms: array[int] = array("q")

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from math import isfinite
 from operator import lt
 
@@ -60,6 +61,7 @@ _OFF_THE_CALENDAR = "an instant outside the years 2000 to 2199"
 _TWO_VALUES = "another value stands at the same instant; the higher one is kept"
 MOST_NAMED = 100_000
 BATCH = 2000
+SERIES_AT_ONCE = 500
 
 
 @dataclass(slots=True)
@@ -119,8 +121,11 @@ class _Posting:
         self.locked = False
 
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
-        for index, readings in enumerate(series):
-            self._take(index, readings)
+        numbered = enumerate(series)
+        while batch := list(islice(numbered, SERIES_AT_ONCE)):
+            self._name_new(readings for _, readings in batch)
+            for index, readings in batch:
+                self._take(index, readings)
         self._flush()
         self.posted.series = len(self.seen)
         derive_affected(self.source, self.affected, at=self.at)
@@ -146,7 +151,7 @@ class _Posting:
         if not _are_fine(role, times, values):
             times, values = self._refuse(index, readings.metric, times, values, why)
         if len(times):
-            self._block(role, readings, times, values)
+            self._block(readings, times, values)
 
     def _fault_of_labels(self, labels: Mapping[str, str]) -> tuple[str, str, str] | None:
         """The label, its value and why a series with it cannot be kept; None when it can."""
@@ -181,17 +186,10 @@ class _Posting:
         else:
             self.posted.unnamed += 1
 
-    def _block(
-        self, role: str, readings: SeriesReadings, times: array[int], values: array[float]
-    ) -> None:
-        labels = dict(readings.labels)
-        labels.pop("__name__", None)
-        replica = ",".join(
-            labels.pop(name)
-            for name in (*REPLICA_LABELS, *self.source.replica_labels)
-            if name in labels
-        )
-        series = self._series(readings.metric, role, labels)
+    def _block(self, readings: SeriesReadings, times: array[int], values: array[float]) -> None:
+        labels, replica = self._identity(readings)
+        target = self.targets[labels.get("job", ""), labels.get("instance", "")]
+        series = self.series[target.pk, readings.metric, labels_digest(labels)]
         self.seen.add(series.pk)
         self.affected.add(series, labels.get("job", ""), times[0])
         self.posted.readings += len(times)
@@ -232,23 +230,61 @@ class _Posting:
         copy_new_rows(self.blocks)
         self.blocks.clear()
 
-    def _series(self, metric: str, role: str, labels: dict[str, str]) -> Series:
-        target = self._target(labels.get("job", ""), labels.get("instance", ""))
-        digest = labels_digest(labels)
-        key = (target.pk, metric, digest)
-        if target.pk not in self.known:
-            self.known.add(target.pk)
-            for row in target.series.all():
-                self.series[row.target_id, row.metric, row.labels_digest] = row
-        if key not in self.series:
-            self._lock_new_names()
-            self.series[key], _ = Series.objects.get_or_create(
-                target=target,
+    def _identity(self, readings: SeriesReadings) -> tuple[dict[str, str], str]:
+        """The labels without the replica's, and the replica."""
+        labels = dict(readings.labels)
+        labels.pop("__name__", None)
+        names = (*REPLICA_LABELS, *self.source.replica_labels)
+        replica = ",".join(labels.pop(name) for name in names if name in labels)
+        return labels, replica
+
+    def _name_new(self, batch: Iterable[SeriesReadings]) -> None:
+        """Targets and series that were never seen, all at once; the others are looked up."""
+        wanted: dict[tuple[str, str], dict[tuple[str, str], tuple[str, dict[str, str]]]] = {}
+        for readings in batch:
+            role = ledger_role(readings.metric, dict(readings.labels))
+            if role is None or self._fault_of_labels(dict(readings.labels)):
+                continue
+            labels, _ = self._identity(readings)
+            of_target = wanted.setdefault((labels.get("job", ""), labels.get("instance", "")), {})
+            of_target[readings.metric, labels_digest(labels)] = role, labels
+        self._make_targets(wanted.keys())
+        self._look_up(self.targets[name] for name in wanted)
+        new = [
+            Series(
+                target=self.targets[name],
                 metric=metric,
                 labels_digest=digest,
-                defaults={"role": role, "engine": labels.get("engine", ""), "labels": labels},
+                role=role,
+                engine=labels.get("engine", ""),
+                labels=labels,
             )
-        return self.series[key]
+            for name, of_target in wanted.items()
+            for (metric, digest), (role, labels) in of_target.items()
+            if (self.targets[name].pk, metric, digest) not in self.series
+        ]
+        if new:
+            self._lock_new_names()
+            Series.objects.bulk_create(new, ignore_conflicts=True)
+            self.known -= {one.target_id for one in new}
+            self._look_up({one.target_id: one.target for one in new}.values())
+
+    def _make_targets(self, names: Iterable[tuple[str, str]]) -> None:
+        new = [
+            Target(source=self.source, job=job, instance=instance)
+            for job, instance in names
+            if (job, instance) not in self.targets
+        ]
+        if new:
+            self._lock_new_names()
+            Target.objects.bulk_create(new, ignore_conflicts=True)
+            self.targets = {(t.job, t.instance): t for t in self.source.targets.all()}
+
+    def _look_up(self, targets: Iterable[Target]) -> None:
+        unknown = [target.pk for target in targets if target.pk not in self.known]
+        for row in Series.objects.filter(target__in=unknown) if unknown else ():
+            self.series[row.target_id, row.metric, row.labels_digest] = row
+        self.known.update(unknown)
 
     def _lock_new_names(self) -> None:
         """New targets and series come one document at a time: two that named the same ones in
@@ -256,14 +292,6 @@ class _Posting:
         if not self.locked:
             lock("new series", str(self.source.pk))
             self.locked = True
-
-    def _target(self, job: str, instance: str) -> Target:
-        if (job, instance) not in self.targets:
-            self._lock_new_names()
-            self.targets[job, instance], _ = Target.objects.get_or_create(
-                source=self.source, job=job, instance=instance
-            )
-        return self.targets[job, instance]
 
 
 def _inner(labels: Iterable[tuple[str, str]]) -> str:
