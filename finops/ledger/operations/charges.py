@@ -8,12 +8,10 @@ that they point to, whose counts are known only when all rows have been read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
 import psycopg
@@ -29,6 +27,8 @@ from finops.ledger.models import (
     SnapshotDocument,
 )
 from finops.ledger.models.charges import CATEGORIES
+from finops.ledger.operations.charge_rows import copy_charges, row_of
+from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.rate_cards import Pricer, cards
@@ -43,71 +43,6 @@ UNRECOGNISED = "unrecognised"  # a line that looks like a GPU of no known model,
 LONGEST_NAME_CHARACTERS = 400
 LONGEST_CURRENCY_CHARACTERS = 40
 HALF_A_MONTH = timedelta(days=15)
-
-TEXTS = (
-    "billing_account_name",
-    "sub_account",
-    "sub_account_name",
-    "provider",
-    "service",
-    "service_category",
-    "sku",
-    "sku_price",
-    "resource",
-    "resource_name",
-    "resource_type",
-    "region",
-    "instance_type",
-    "gpu_model",
-    "description",
-    "frequency",
-    "pricing_category",
-    "pricing_unit",
-    "consumed_unit",
-    "commitment",
-    "commitment_name",
-    "commitment_status",
-    "invoice",
-    "charge_class",
-    "rate_card",
-)
-NUMBERS = (
-    "billed_cost",
-    "effective_cost",
-    "list_cost",
-    "contracted_cost",
-    "gpu_count",
-    "pricing_quantity",
-    "consumed_quantity",
-    "list_unit_price",
-    "contracted_unit_price",
-)
-COLUMNS = (
-    "snapshot_id",
-    "document_id",
-    "line",
-    "charge_start",
-    "charge_end",
-    "billing_period_start",
-    "billing_period_end",
-    "category",
-    "currency",
-    *NUMBERS,
-    *TEXTS,
-    "tags",
-)
-COPY = f"COPY ledger_charge ({', '.join(COLUMNS)}) FROM STDIN"
-_PLACE = attrgetter(
-    "line",
-    "charge_period_start",
-    "charge_period_end",
-    "billing_period_start",
-    "billing_period_end",
-    "category",
-    "currency",
-)
-_NUMBERS = attrgetter(*NUMBERS)
-_TEXTS = attrgetter(*TEXTS)
 
 Scope = tuple[str, str, str]  # issuer, billing account, billing month
 
@@ -297,8 +232,8 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
                     continue
                 charge = _completed(record, scope, delivery)
                 snapshot_id = _count(charge, scope, delivery.scopes, sums)
-                rows.append(_row(charge, snapshot_id, one.kept.sha256))
-        _copy(rows)
+                rows.append(row_of(charge, snapshot_id, one.kept.sha256))
+        copy_charges(rows)
         if one.again is None:
             sums.rejected += len(rejections)
             keep_rejections(one.kept.sha256, rejections)
@@ -389,39 +324,6 @@ def _next_snapshot_id() -> int:
     with connections[ledger_name()].cursor() as cursor:
         cursor.execute("SELECT nextval(pg_get_serial_sequence('ledger_snapshot', 'id'))")
         return int(cursor.fetchone()[0])
-
-
-def _row(record: ChargeRecord, snapshot_id: int, sha256: str) -> tuple[Any, ...]:
-    texts = _TEXTS(record)
-    if not _is_storable("".join(filter(None, texts))):
-        texts = tuple(None if text is None else storable(text) for text in texts)
-    tags = json.dumps(dict(record.tags), ensure_ascii=False) if record.tags else "{}"
-    if "\\u0000" in tags or not _is_storable(tags):
-        cleaned = {storable(name): storable(value) for name, value in record.tags.items()}
-        tags = json.dumps(cleaned, ensure_ascii=False)
-    return (snapshot_id, sha256, *_PLACE(record), *_NUMBERS(record), *texts, tags)
-
-
-def _is_storable(text: str) -> bool:
-    """Postgres keeps no NUL and no half of a surrogate pair, which JSON cells can hold."""
-    if text.isascii():
-        return "\0" not in text
-    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
-
-
-def storable(text: str) -> str:
-    """The text with what cannot be stored shown as the replacement character."""
-    if _is_storable(text):
-        return text
-    return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
-
-
-def _copy(rows: list[tuple[Any, ...]]) -> None:
-    if not rows:
-        return
-    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
-        for row in rows:
-            copy.write_row(row)
 
 
 def keep_rejections(sha256: str, rejections: Iterable[Rejection]) -> None:
