@@ -17,7 +17,7 @@ from finops.core.period import rfc3339
 from reports import figures
 from reports.shapes import WIDTH, Number, area, rule, stepped, text
 
-LEFT, RIGHT, TOP, FLOOR, HEIGHT = 0, 168, 34, 176, 206
+LEFT, RIGHT, TOP, FLOOR, HEIGHT = 0, 190, 30, 136, 164
 Values = Sequence[Decimal | None]
 HOUR = timedelta(hours=1)
 
@@ -114,7 +114,7 @@ class Areas:
         out, least = [], Decimal(TOP)
         for y, name, value, bold in rows:
             y = max(y, least)
-            shown = f"{figures.grouped(value, self._decimals())} {name}"
+            shown = f"{figures.grouped(value, self._decimals())} {name}, at the end"
             out.append(text(x, y + 4, shown, anchor="start", weight=600 if bold else 400))
             least = y + 15
         return out
@@ -149,7 +149,7 @@ class Areas:
         for trace in data:
             trace["meta"]["start"] = rfc3339(self.start)  # a click tells the hour by it
         axes = {"xaxis": {"type": "date", "tickformat": "%a %d"}, "yaxis": {"rangemode": "tozero"}}
-        return data, axes | {"shapes": shapes, "annotations": notes, "showlegend": True}
+        return data, axes | {"shapes": shapes, "annotations": notes}
 
 
 def _trace(name: str, x: list[str], values: Values, unit: str, *, tone: str, **more: Any) -> Any:

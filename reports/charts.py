@@ -56,6 +56,8 @@ def on_screen(chart: Chart, note_url: str = "") -> SafeString:
 
     `note_url` is the form an annotation is written with, for a click on the time axis.
     """
+    if isinstance(chart, Bars):
+        return svg(chart)  # its labels already say all, and Plotly's legend needs inline styles
     value = to_plotly(chart) | ({"note": note_url} if note_url else {})
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -139,6 +139,21 @@ def day(value: Any, zone: str = "UTC") -> str:
     return f"{local.day} {local:%b %Y}"
 
 
+def lag(seconds: Any) -> str:
+    """How late, in the largest unit that fits: `2 h 05 min`, `3 d 4 h`."""
+    exact = decimal(seconds)
+    if exact is None:
+        return NOT_AVAILABLE
+    minutes = int(exact) // 60
+    if minutes >= 24 * 60:
+        return f"{minutes // 1440}{THIN}d {minutes % 1440 // 60}{THIN}h"
+    return (
+        f"{minutes // 60}{THIN}h {minutes % 60:02}{THIN}min"
+        if minutes >= 60
+        else f"{minutes}{THIN}min"
+    )
+
+
 def as_datetime(value: Any) -> datetime | None:
     """The aware datetime of an RFC 3339 text or a datetime."""
     if isinstance(value, datetime):

@@ -35,6 +35,9 @@ class Footnotes:
 def footnotes(workloads: Sequence[dict[str, Any]]) -> Footnotes:
     """The footnotes of a report's workloads, numbered in reading order."""
     found = Footnotes()
+    sources = {s for row in workloads if (s := row["figures"].get("gpu_hours_source"))}
+    if len(sources) == 1:
+        found.add("/gpu_hours", f"GPU-hours: {min(sources)}.")
     for row in workloads:
         for name in EXPLAINED:
             key = f"{row['slug']}/{name}"
@@ -44,7 +47,8 @@ def footnotes(workloads: Sequence[dict[str, Any]]) -> Footnotes:
             found.add(f"{row['slug']}/effective_cost", WHOLE_WEEK)
         if row["interval"]:
             found.add(f"{row['slug']}/cost_per_million_tokens", BOUNDS)
-        if source := row["figures"].get("gpu_hours_source"):
+        source = row["figures"].get("gpu_hours_source")
+        if source and len(sources) > 1:
             found.add(f"{row['slug']}/gpu_hours", f"GPU-hours: {source}.")
     return found
 

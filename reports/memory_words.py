@@ -34,6 +34,7 @@ def memory_blocks(
             "unit": charts.scale_of(hours[name]["unit"])[1] if name in hours else "",
             "marks": charts.annotations_of(statement.get("annotations") or [], name),
             "days": _days(defined.get(f"memory:{name}")),
+            "measured": bool((hours.get(name) or {}).get("device_used")),
             "bought": bought(groups[name]),
             "device": device_words(hours.get(name)),
         }
@@ -83,8 +84,8 @@ def bought(rows: Sequence[Row]) -> str:
         best = max(told, key=lambda row: row["peak_running"])
         one = "on one engine " if len(rows) > 1 else ""
         text += (
-            f" At the busiest moment {figures.whole(best['peak_running'])} requests ran together "
-            f"{one}– paging gives each only what it needs. With one slot of the longest request "
+            f" At the busiest moment {figures.whole(best['peak_running'])} {'request' if best['peak_running'] == 1 else 'requests'} ran "
+            f"together {one}– paging gives each only what it needs. With one slot of the longest request "
             f"({figures.whole(best['max_model_len'])} tokens) for each, the same memory would have "
             f"held {figures.whole(best['contiguous_slots'])}."
         )
@@ -92,7 +93,13 @@ def bought(rows: Sequence[Row]) -> str:
     if preempted:
         noun = "request was" if preempted == 1 else "requests were"
         text += f" {figures.whole(preempted)} {noun} set back for want of cache."
-    return text + " What live requests do not use may hold earlier text that is reused."
+    return text
+
+
+def shared_device_words(blocks: Sequence[Row]) -> str:
+    """What nvidia-smi shows, said once when it is the same for every workload; else empty."""
+    told = {block["device"] for block in blocks}
+    return told.pop() if len(told) == 1 else ""
 
 
 def device_words(hours: Row | None) -> str:

@@ -16,8 +16,9 @@ from django.utils.safestring import SafeString
 from finops.core.money import round_half_even
 from reports import charts, figures
 from reports.footnotes import footnotes
-from reports.memory_words import memory_blocks
+from reports.memory_words import memory_blocks, shared_device_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
+from reports.waterfall import places
 
 BRIDGE_TEXTS = {
     "price": ("Price", "what a GPU-hour costs"),
@@ -44,7 +45,19 @@ def identity(stand: Standing) -> dict[str, Any]:
         "previous_digest": seal.get("previous_digest"),
         "is_first": seal.get("previous_digest") == FIRST_PREVIOUS_DIGEST,
         "reason": stand.report.reason,
+        "acts": seal.get("events", []),
+        "waivers": seal.get("waivers", []),
+        "evidence": _evidence(seal),
+        "trail": seal.get("trail"),
+        "restates": seal.get("restates"),
     }
+
+
+def _evidence(seal: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How the second computation went, without the digests of its files."""
+    evidence = seal.get("evidence")
+    names = ("archive", "figures_computed_again", "figures_unequal_count")
+    return {name: evidence[name] for name in names} if evidence else None
 
 
 def as_sealed(stand: Standing) -> dict[str, Any]:
@@ -78,7 +91,8 @@ def context(
         "s": s,
         "stand": stand,
         "charts": drawn,
-        "memory_blocks": memory_blocks(s, defined, drawn),
+        "memory_blocks": (blocks := memory_blocks(s, defined, drawn)),
+        "memory_device": shared_device_words(blocks),
         "trend_words": trend_words(s),
         "tokens": tokens,
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],
@@ -176,16 +190,18 @@ def trend_words(s: Mapping[str, Any]) -> str:
     if len(rows) < 2 or rows[-1]["week"] != s["period"]["week"]:
         return ""
     last, before, first = rows[-1], rows[-2], rows[0]
-    text = f"A million tokens cost {_against(last, before)} than in {before['week']}"
+    text = f"A million tokens cost {_against(last, before)} in {before['week']}"
     if first is not before:
-        text += f" and {_against(last, first)} than in {first['week']}"
+        text += f" and {_against(last, first)} in {first['week']}"
     return text + "."
 
 
 def _against(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
     name = "cost_per_million_tokens"
     change = figures.ratio_change(now[name], then[name]) or Decimal(0)
-    return f"{figures.percent(abs(change), 1)} {'more' if change > 0 else 'less'}"
+    if round_half_even(change * 100, 1) == 0:
+        return "about as much as"
+    return f"{figures.percent(abs(change), 1)} {'more' if change > 0 else 'less'} than"
 
 
 def _bridge(s: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,8 +209,8 @@ def _bridge(s: Mapping[str, Any]) -> dict[str, Any]:
     if not bridge:
         return {}
     price = figures.decimal(s["figures"].get("cost_per_million_tokens"))
-    digits = max(4, figures.price_decimals(price) if price else 4)
     parts = {key: figures.decimal(bridge.get(key)) or Decimal(0) for key in BRIDGE_TEXTS}
+    digits = places(list(parts.values()), price)
     rows = [
         {"label": label, "text": text, "shown": figures.signed(parts[key], digits)}
         for key, (label, text) in BRIDGE_TEXTS.items()

@@ -42,9 +42,7 @@ class Waterfall:
         )
 
     def _shown(self, value: Decimal) -> str:
-        known = [abs(v) for _, v in self.steps if v] or [Decimal(1)]
-        places = max(figures.price_decimals(self.end[1]), figures.price_decimals(max(known)))
-        return figures.signed(value, min(places, 8))
+        return figures.signed(value, places([v for _, v in self.steps], self.end[1]))
 
     def levels(self) -> list[Decimal]:
         """Where each step begins, and where the last ends, counted from the first total."""
@@ -100,7 +98,22 @@ class Waterfall:
             "hovertemplate": f"%{{x}}: %{{text}} {self.unit}<extra></extra>",
             "meta": {"tone": ["loss" if change > 0 else "gain" for change in changes]},
         }
-        return [trace], {"xaxis": {"type": "category"}, "yaxis": {"visible": False}}
+        names = [self.start[0], *trace["x"], f"{self.end[0]} "]  # never the name of a step
+        prices = [
+            {"x": x, "y": str(y), "text": f"{figures.price(value)}<br>{week}",
+             "showarrow": False, "font": {"size": 13}}
+            for x, y, (week, value) in ((names[0], 0, self.start), (names[-1], levels[-1], self.end))
+        ]  # fmt: skip
+        axis = {"type": "category", "categoryorder": "array", "categoryarray": names}
+        axis |= {"range": [-0.5, len(names) - 0.5], "tickvals": trace["x"]}
+        return [trace], {"xaxis": axis, "yaxis": {"visible": False}, "annotations": prices}
+
+
+def places(changes: Sequence[Decimal], price: Decimal | None) -> int:
+    """Decimals for all changes of a bridge alike: those of the price, and enough to show the
+    largest change with three digits."""
+    largest = max((abs(change) for change in changes), default=Decimal(0))
+    return max(figures.price_decimals(price or Decimal(0)), figures.price_decimals(largest))
 
 
 def _price(x: int, y: Decimal, anchor: str, week: str, value: Decimal, *, weight: int) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from finops.core.money import round_half_even
 from reports import figures
 
 register = template.Library()
@@ -22,6 +24,7 @@ register.filter("gib", figures.gib)
 register.filter("signed", figures.signed)
 register.filter("instant", figures.instant)
 register.filter("day", figures.day)
+register.filter("lag", figures.lag)
 
 
 @register.filter
@@ -33,16 +36,22 @@ def change(value: Any) -> str:
 @register.filter
 def tone(value: Any) -> str:
     """`gain`, `loss` or `same`, for a change in which more is better."""
-    exact = figures.decimal(value)
+    exact = _as_printed(value)
     if exact is None or exact == 0:
         return "same"
     return "gain" if exact > 0 else "loss"
 
 
+def _as_printed(value: Any) -> Decimal | None:
+    """A ratio as `change` prints it, so that 0.0 % points nowhere."""
+    exact = figures.decimal(value)
+    return None if exact is None else round_half_even(exact * 100, 1)
+
+
 @register.filter
 def arrow(value: Any) -> str:
     """The direction of a change, so that colour is never the only sign."""
-    exact = figures.decimal(value)
+    exact = _as_printed(value)
     if exact is None:
         return ""
     return "▲" if exact > 0 else "▼" if exact < 0 else "="
@@ -97,9 +106,9 @@ def footing(rows: list[dict[str, Any]], key: str, total: Any) -> str:
 
 
 @register.simple_tag
-def mark(marks: dict[str, int], holder: dict[str, Any], name: str) -> SafeString | str:
-    """The number of a figure's footnote; empty without one."""
-    number = marks.get(f"{holder['slug']}/{name}")
+def mark(marks: dict[str, int], holder: Any, name: str) -> SafeString | str:
+    """The number of a figure's footnote, or of a column's (without a holder); empty without."""
+    number = marks.get(f"{holder['slug'] if holder else ''}/{name}")
     if number is None:
         return ""
     return format_html(
@@ -111,3 +120,9 @@ def mark(marks: dict[str, int], holder: dict[str, Any], name: str) -> SafeString
 def why(linked: Any, anchor: str, subject: str) -> dict[str, Any]:
     """A link from a figure to how it is counted; nothing on paper."""
     return {"linked": linked, "anchor": anchor, "subject": subject}
+
+
+@register.filter
+def minus(value: Any) -> str:
+    """A text with a true minus sign for a hyphen before a number."""
+    return str(value).replace("-", figures.MINUS, 1)

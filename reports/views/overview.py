@@ -15,8 +15,9 @@ from finops.ledger.queries.sources import health
 from finops.ledger.which import use_ledger
 from reports import sheet
 from reports.models import Annotation, Report
+from reports.queries.desk import panels
 from reports.queries.standing import Standing, shown_reports, standing
-from reports.roles import allowed, may
+from reports.roles import allowed, may, roles_of
 
 from .page import page
 
@@ -29,20 +30,20 @@ def overview(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"sources": _sources(), "steps": None}
     if shown:
         stand = standing(Report.objects.get(pk=shown[0].pk))
+        # The overview draws the trend alone; the hours stay in the report.
+        lean = dict(stand.statement) | {"memory_hours": []}
         context |= sheet.context(
-            stand.statement,
-            sheet.identity(stand),
-            stand.dispositions,
-            note_url=reverse("annotations"),
+            lean, sheet.identity(stand), stand.dispositions, note_url=reverse("annotations")
         )
         context |= {"standing": stand, "linked": True, "has_charts": True}
         # The shown revision is what holds; what still has to be done is of the newest one.
         newest = Report.objects.filter(week=stand.week).order_by("-revision")[0]
+        context["panels"] = panels(roles_of(request.user), stand.statement, context["sources"])
         context["todo"] = _todo(request, stand if newest == stand.report else standing(newest))
     else:
         context["steps"] = steps()
     context["recent"] = list(
-        Annotation.objects.filter(replaced_by__isnull=True).order_by("-at", "-id")[:5]
+        Annotation.objects.filter(replaced_by__isnull=True).order_by("-at", "-id")[:3]
     )
     return page(request, "reports/overview.html", context)
 

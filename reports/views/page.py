@@ -35,6 +35,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         (
             ("rules", "Rules", "read"),
             ("baselines", "Baselines", "read"),
+            ("prices", "Prices", "read"),
             ("help", "How it is counted", "read"),
         ),
     ),

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from finops.core.period import Period, hour_of, parse_instant, rfc3339
 from finops.ledger.access import Access
+from finops.ledger.models import Source
 from finops.ledger.operations import sources
+from finops.ledger.queries.source_hours import PART, fetches_of, newest_hours, source_hours
 from finops.ledger.queries.sources import health
 from finops.ledger.which import use_ledger
 from reports.forms import SourceForm
+from reports.heat import heat_map, runs
+from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
 from .page import page, typed
+
+MOST_LISTED = 50
 
 
 @require_http_methods(["GET", "POST"])
@@ -29,8 +41,58 @@ def listing(request: HttpRequest) -> HttpResponse:
                 return page(request, "403.html", status=403)
             if form.is_valid() and _add(request, form):
                 return redirect("sources")
-        rows = health(timezone.now())
-    return page(request, "reports/sources.html", {"rows": rows, "form": form})
+    return page(request, "reports/sources.html", _shown() | {"form": form})
+
+
+def _shown() -> dict[str, Any]:
+    """Health of the own sources; the map is of the ledger that is shown, so the sample has one."""
+    now = timezone.now()
+    period = newest_hours(now)
+    hours = source_hours(period)
+    with use_ledger("default"):
+        rows = health(now)
+    return {
+        "rows": rows,
+        "period": period,
+        "zone": zone().key,
+        "map": heat_map(period, hours, zone().key, _hour_url),
+        "incomplete": _incomplete(period, hours),
+    }
+
+
+def _hour_url(name: str, at: datetime) -> str:
+    return f"{reverse('source-hours', args=[name])}?at={rfc3339(at)}"
+
+
+def _incomplete(period: Period, hours: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """The newest stretches that were read in part, for people who do not use the map."""
+    found = [
+        {
+            "name": name,
+            "at": period.start + timedelta(hours=at),
+            "hours": length,
+            "url": _hour_url(name, period.start + timedelta(hours=at)),
+        }
+        for name, values in hours.items()
+        for state, at, length in runs(values)
+        if state == PART
+    ]
+    return sorted(found, key=lambda row: (row["at"], row["name"]), reverse=True)[:MOST_LISTED]
+
+
+@require_GET
+@allowed("read")
+def hours(request: HttpRequest, name: str) -> HttpResponse:
+    """What was asked of a source about one hour, and what it answered."""
+    if not Source.objects.filter(name=name).exists():
+        raise Http404("no such source")
+    try:
+        at = hour_of(parse_instant(typed(request.GET, "at")))
+    except ValueError:
+        raise Http404("no such hour") from None
+    context = {"name": name, "at": at, "rows": fetches_of(name, at), "zone": zone().key}
+    context |= {"before": at - timedelta(hours=1), "after": at + timedelta(hours=1)}
+    return page(request, "reports/source_hours.html", context)
 
 
 def _add(request: HttpRequest, form: SourceForm) -> bool:
@@ -62,9 +124,7 @@ def test(request: HttpRequest) -> HttpResponse:
         values = form.cleaned_data
         access = Access(values["url"], values["secret"], values["user"], "identity")
         context["tested"] = sources.test_access(access, values["matchers"], at=timezone.now())
-    with use_ledger("default"):
-        context["rows"] = health(timezone.now())
-    return page(request, "reports/sources.html", context)
+    return page(request, "reports/sources.html", _shown() | context)
 
 
 @require_POST

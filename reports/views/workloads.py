@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from finops.core.period import Period
 from finops.ledger.models import Workload
 from finops.ledger.operations.workloads import NotAccepted, add_workload
+from finops.ledger.queries.workload_hours import workload_hours
 from finops.ledger.queries.workloads import workload_rows
 from reports import charts, figures
 from reports.forms import WorkloadForm
-from reports.queries.notes import current_annotations
+from reports.memory_words import memory_blocks
+from reports.queries.notes import as_statement, current_annotations
 from reports.queries.standing import recent_statements
+from reports.queries.weeks import zone
 from reports.roles import allowed
 
 from .page import page
@@ -65,15 +71,16 @@ def workload(request: HttpRequest, slug: str) -> HttpResponse:
     if row is None and known is None:
         raise Http404("no such workload")
     newest = statements[-1] if statements else None
-    memory = [m for m in (newest or {}).get("memory", []) if m["workload"] == slug]
     context: dict[str, Any] = {
         "slug": slug,
         "known": known,
         "w": row,
         "weeks": weeks[::-1],
-        "charts": _charts(weeks, memory, newest["currency"] if newest else "USD"),
-        "memory": memory,
+        "has_charts": True,
+        "charts": _charts(weeks, newest["currency"] if newest else "USD"),
+        "kv": _memory(newest, slug) if newest else None,
         "s": newest,
+        "zone": zone().key,
         "notes": current_annotations(workload=slug)[::-1][:20],
     }
     return page(request, "reports/workload.html", context)
@@ -84,24 +91,46 @@ def _week(statement: dict[str, Any], slug: str) -> dict[str, Any]:
     return {"week": statement["period"]["week"], "row": row}
 
 
-def _charts(
-    weeks: list[dict[str, Any]], memory: list[dict[str, Any]], currency: str
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _charts(weeks: list[dict[str, Any]], currency: str) -> dict[str, Any]:
     values: list[Decimal | None] = [
         figures.decimal(w["row"]["figures"].get("cost_per_million_tokens")) if w["row"] else None
         for w in weeks
     ]
-    if any(value is not None for value in values):
-        trend = charts.Columns(
-            id="workload-trend",
-            title="Cost per million tokens by week",
-            unit=f"{currency} per million tokens",
-            labels=[w["week"].partition("-")[2] for w in weeks],
-            values=values,
-        )
-        found["trend"] = charts.svg(trend)
-    if chart := charts.memory_chart(memory, "workload-"):
-        found["memory"] = charts.svg(chart)
-        found["memory_unit"] = chart.unit
-    return found
+    if not any(value is not None for value in values):
+        return {}
+    trend = charts.Columns(
+        id="workload-trend",
+        title="Cost per million tokens by week",
+        unit=f"{currency} per million tokens",
+        labels=[w["week"].partition("-")[2] for w in weeks],
+        values=values,
+    )
+    return {"trend": charts.on_screen(trend)}
+
+
+def _memory(statement: dict[str, Any], slug: str) -> dict[str, Any] | None:
+    """The newest week's hours of the workload, with its engines and annotations as they are now."""
+    rows = [m for m in statement.get("memory") or [] if m["workload"] == slug]
+    hours = [h for h in statement.get("memory_hours") or [] if h["workload"] == slug]
+    start, end = (figures.as_datetime(statement["period"][name]) for name in ("start", "end"))
+    assert start is not None and end is not None
+    notes = as_statement(current_annotations(Period(start, end), slug))
+    lean = statement | {"memory": rows, "memory_hours": hours, "annotations": notes}
+    defined = charts.of_statement(lean, "workload-")
+    url = f"{reverse('annotations')}?workload={quote(slug)}"
+    drawn = {name: charts.on_screen(chart, url) for name, chart in defined.items()}
+    blocks = memory_blocks(lean, defined, drawn)
+    return blocks[0] if blocks else None
+
+
+@require_GET
+@allowed("read")
+def hours(request: HttpRequest, slug: str) -> HttpResponse:
+    """The newest hours of a workload, each a place an annotation can be written at."""
+    slug = slug.replace("\0", "")
+    if not Workload.objects.filter(slug=slug).exists():
+        raise Http404("no such workload")
+    rows = workload_hours(slug)
+    most = max((row.prompt or 0) + (row.generation or 0) for row in rows) if rows else 0
+    context = {"slug": slug, "rows": rows, "most": most or 1, "zone": zone().key}
+    return page(request, "reports/workload_hours.html", context)

@@ -7,7 +7,6 @@
   const here = document.currentScript;
   const blocks = [...document.querySelectorAll("script[data-chart]")];
   if (!blocks.length || !here) return;
-  document.documentElement.classList.add("scripted");
 
   const narrow = matchMedia("(max-width: 760px)");
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -94,6 +93,7 @@
 
   // On a phone the SVG, which scrolls, is easier to read than a chart drawn for 300 pixels.
   if (narrow.matches) return;
+  document.documentElement.classList.add("scripted");
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries.filter((one) => one.isIntersecting)) {
       seen.unobserve(entry.target);

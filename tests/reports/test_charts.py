@@ -64,10 +64,10 @@ def test_areas_leave_unread_hours_empty_and_stand_to_scale() -> None:
     paths = [(p.get("class"), p.get("d") or "") for p in root.iter(f"{SVG}path")]
     # The hours 100 to 103 were not read: two runs of the active part, one of the reservation.
     assert [tone for tone, _ in paths] == ["pale", "accent", "accent", "line"]
-    # The chart ends at 72 GiB, 142 units above the floor at 176: 58,860 MiB are 113.4 units.
-    assert paths[0][1].startswith("M0 176H0V62.6")
+    # The chart ends at 72 GiB, 106 units above the floor at 136: 58,860 MiB are 84.6 units.
+    assert paths[0][1].startswith("M0 136H0V51.4")
     texts = [t.text for t in root.iter(f"{SVG}text")]
-    assert "1" in texts and "Mon 16" in texts and "72.0 in use on the GPU" in texts
+    assert "1" in texts and "Mon 16" in texts and "72.0 in use on the GPU, at the end" in texts
     traces = charts.to_plotly(chart)["data"]
     assert [t["name"] for t in traces] == ["active", "reserved, unreferenced", "in use on the GPU"]
     assert Decimal(traces[0]["y"][1]) + Decimal(traces[1]["y"][1]) == Decimal(58_860) / 1024

@@ -44,7 +44,7 @@ def test_the_report_says_what_the_statement_says(admin: Client) -> None:
         report.digest,
         "17\u202f626.40",
         "between 31\u202f420.12 and 31\u202f424.90",
-        "\u22120.3105",
+        "\u22120.310",
         "n/a: no tokens in the period.",
         "ageing: over 180 days",
         "41",

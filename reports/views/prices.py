@@ -1,0 +1,45 @@
+"""Rate cards and exchange rates: what prices usage that no invoice prices, by version and day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from finops.ledger.models import RateCard
+from finops.ledger.queries.exchange_rates import rates_on
+from reports.queries.weeks import zone
+from reports.roles import allowed
+
+from .page import page
+
+MOST_SHOWN = 100
+
+
+@require_GET
+@allowed("read")
+def listing(request: HttpRequest) -> HttpResponse:
+    """The rate cards, newest version first, and the newest rate of each currency."""
+    cards = RateCard.objects.select_related("document").order_by("name", "-version")
+    context = {
+        "cards": [_card(row) for row in cards[:MOST_SHOWN]],
+        "rates": rates_on(),
+        "zone": zone().key,
+    }
+    return page(request, "reports/prices.html", context)
+
+
+def _card(row: RateCard) -> dict[str, Any]:
+    return {
+        "card": row,
+        "rates": [_named(item) for item in row.content.get("rates") or []],
+        "owned": [_named(item) for item in row.content.get("owned") or []],
+    }
+
+
+def _named(item: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a line of a card says, as it was given."""
+    return [
+        (str(key).replace("_", " "), str(value)) for key, value in item.items() if value is not None
+    ]

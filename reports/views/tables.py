@@ -1,0 +1,81 @@
+"""Lists as CSV: exact figures, nothing rounded."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from reports import figures
+from reports.queries.standing import report_of, shown_reports, standing, state_of
+from reports.roles import allowed
+
+from .page import typed
+
+FIGURES = (
+    "cost_per_million_tokens",
+    "tokens_per_dollar",
+    "effective_cost",
+    "prompt_tokens",
+    "generation_tokens",
+    "coverage",
+    "saving_vs_baseline",
+)
+
+
+@require_GET
+@allowed("read")
+def reports_csv(request: HttpRequest) -> HttpResponse:
+    """The reports of the list with the same filters, one line a week."""
+    state, year = typed(request.GET, "state"), typed(request.GET, "year")
+    lines = []
+    for report in shown_reports():
+        said = state_of(report)
+        if (state and said != state) or not report.week.startswith(year):
+            continue
+        values = [_plain(report.figures.get(name)) for name in FIGURES]
+        currency = report.figures.get("currency", "")
+        lines.append([report.week, report.revision, said, currency, *values, report.digest])
+    head = ["week", "revision", "state", "currency", *FIGURES, "digest"]
+    return _file("reports.csv", [head, *lines])
+
+
+@require_GET
+@allowed("read")
+def compare_csv(request: HttpRequest) -> HttpResponse:
+    """Two weeks side by side: the organisation's figures and each workload's."""
+    names = typed(request.GET, "left"), typed(request.GET, "right")
+    found = [report_of(week) for week in names]
+    if not all(found):
+        raise Http404("no such report")
+    sides = [standing(report).statement for report in found if report is not None]
+    lines: list[list[Any]] = []
+    for scope in ("", *sorted({w["slug"] for side in sides for w in side["workloads"]})):
+        values = [_figures(side, scope) for side in sides]
+        for name in FIGURES:
+            pair = [value.get(name) for value in values]
+            change = figures.ratio_change(pair[1], pair[0])
+            shown = "" if change is None else f"{change:.10f}"
+            lines.append([scope or "organisation", name, *map(_plain, pair), shown])
+    return _file("compare.csv", [["workload", "figure", *names, "relative change"], *lines])
+
+
+def _figures(statement: dict[str, Any], slug: str) -> dict[str, Any]:
+    if not slug:
+        return statement["figures"]
+    rows = (w["figures"] for w in statement["workloads"] if w["slug"] == slug)
+    return next(rows, {})
+
+
+def _plain(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _file(name: str, lines: Iterable[Iterable[Any]]) -> HttpResponse:
+    answer = HttpResponse(content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    csv.writer(answer).writerows(lines)
+    return answer
