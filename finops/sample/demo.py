@@ -129,7 +129,9 @@ def take_in(made: Made, at: datetime, progress: Progress) -> None:
     _ingest([one.path for one in made.invoices], "files", at, progress)
     _ingest(made.gateway, f"gateway-{fleet.LEGACY}", at, progress)
     for cluster, paths in made.readings.items():
-        _ingest([*paths, made.gpus[cluster]], f"prometheus-{cluster}", at, progress)
+        _ingest(paths, f"prometheus-{cluster}", at, progress)
+    for cluster, path in made.gpus.items():
+        _ingest([path], f"prometheus-{cluster}", at, progress)
     _ingest(made.logs, "files", at, progress)
 
 

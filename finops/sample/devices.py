@@ -1,7 +1,8 @@
 """Writes what a DCGM exporter tells of the sample's GPUs in the newest week, as a saved answer.
 
 Every five minutes, in MiB: used, free and reserved by the driver. Used is what the start-up log
-says the engine holds, and activations that come and go with the load.
+says the engine holds, and activations that come and go with the load. Only one cluster has such an
+exporter; what the other's GPUs hold is not measured, and its GPU-hours follow from its invoices.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from finops.core.period import milliseconds
+from finops.core.period import HOUR, milliseconds
 from finops.sample.calendar import SLOW_STEP_MS, Calendar
-from finops.sample.fleet import CLUSTERS, Life, Service, Target, gaps, services
+from finops.sample.fleet import Life, Service, Target, services
 from finops.sample.logs import CARDS, Card
 
 MIB_A_GIB = 1024
@@ -24,16 +25,14 @@ MIB_A_GIB = 1024
 BOARDS = {
     "chat-70b": ("NVIDIA H100 80GB HBM3", 81_559, 479),
     "code-32b": ("NVIDIA L40S", 46_068, 588),
-    "assist-8b": ("NVIDIA A10G", 23_028, 297),
-    "extract-7b": ("NVIDIA A10G", 23_028, 297),
 }
+CLUSTERS = ("eu-prod-1",)
 METRICS = ("DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_USED")
 
 
 def write(folder: Path, cluster: str, calendar: Calendar, random: Random) -> Path:
-    """The newest week (and the hour after it) of one cluster's GPUs; the same random, the same
-    bytes."""
-    assert cluster in CLUSTERS
+    """The newest week, with an hour before and after it, of one cluster's GPUs; the same random,
+    the same bytes."""
     path = folder / f"prometheus-{cluster}-{calendar.names[-1]}-gpus.json.gz"
     rows: dict[str, list[str]] = {metric: [] for metric in METRICS}
     for service in services(calendar):
@@ -53,14 +52,13 @@ def write(folder: Path, cluster: str, calendar: Calendar, random: Random) -> Pat
 
 def _service(service: Service, calendar: Calendar, random: Random) -> Iterator[tuple[str, str]]:
     card = CARDS[service.slug]
-    since, until = milliseconds(calendar.weeks[-1].start), milliseconds(calendar.horizon)
-    down = gaps(calendar, service.cluster)
+    since = milliseconds(calendar.weeks[-1].start - HOUR) + SLOW_STEP_MS
+    until = milliseconds(calendar.horizon)
     for target in service.targets:
         times = [
             time_ms
             for time_ms in range(since + target.phase_ms, until, SLOW_STEP_MS)
             if target.from_ms <= time_ms < target.to_ms
-            and not any(start <= time_ms < end for start, end in down)
         ]
         if times:
             engines = max(life.pool.engines for life in target.lives)

@@ -64,9 +64,9 @@ def write_files(
         for path in metrics.write_weeks(folder, cluster, scrapes, calendar):
             progress(f"written {path.name}")
             made.readings[cluster].append(path)
-        made.gpus[cluster] = devices.write(
-            folder, cluster, calendar, _random(seed, f"gpus {cluster}")
-        )
+    for cluster in devices.CLUSTERS:
+        random = _random(seed, f"gpus {cluster}")
+        made.gpus[cluster] = devices.write(folder, cluster, calendar, random)
     return made
 
 
