@@ -202,7 +202,7 @@ def _look(
 ) -> _Candidate | Refused:
     """The document's format and, by its first record, what it holds."""
     try:
-        chosen = format or registry.detect(kept.path, kept.name)
+        chosen = parsing.exact(format or registry.detect(kept.path, kept.name), kept.name)
         records = parsing.parse(kept, chosen).records
         first = next((one for one in records if not isinstance(one, Rejection)), None)
         if isinstance(records, Iterator) and hasattr(records, "close"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from finops.ledger.models import CsvMapping, Document
-from finops.ledger.operations.documents import Kept, stored
-from finops.sources import csv_mapping, registry
+from finops.ledger.operations.documents import Kept, keep, stored
+from finops.sources import csv_mapping, fastchat, registry
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
 from finops.sources.records import Parsed, Refused
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _VIEWS = {ACTUAL: f"{FORMAT}-actual", AMORTISED: f"{FORMAT}-amortized"}
 
 
@@ -16,6 +20,9 @@ def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
 
     Refused when the bytes cannot be read so, or no mapping has the name.
     """
+    if format.startswith(fastchat.PREFIX):
+        tokenizer = stored(format.removeprefix(fastchat.PREFIX))
+        return fastchat.parse_with(kept.path, kept.name, format, tokenizer)
     if not format.startswith(csv_mapping.PREFIX):
         return registry.parse(kept.path, kept.name, format)
     name = format.removeprefix(csv_mapping.PREFIX)
@@ -27,6 +34,20 @@ def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
         raise Refused(f"{kept.name}: there is no mapping {name!r}; save one with `mapping {name}`")
     columns = csv_mapping.mapping_of(row.content, row.version)
     return csv_mapping.parse(kept.path, kept.name, format, columns)
+
+
+def exact(format: str, name: str) -> str:
+    """The format as it is kept: a tokenizer's file is kept too, and named by its digest, so that
+    the same counts can be made again. Refused when the file cannot be read."""
+    tokenizer = format.removeprefix(fastchat.PREFIX)
+    if tokenizer == format or _DIGEST.fullmatch(tokenizer):
+        return format
+    path = Path(tokenizer)
+    try:
+        return fastchat.PREFIX + keep(path, path.name, str(path)).sha256
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise Refused(f"{name}: the tokenizer {path} cannot be read ({reason})") from None
 
 
 def parse_again(document: Document) -> tuple[Kept, Parsed]:
