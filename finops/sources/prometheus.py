@@ -11,6 +11,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
@@ -270,18 +271,22 @@ def _as_text(value: object) -> object:
 def _quick_columns(pairs: list[Any]) -> tuple[array[int], array[float]] | None:
     """Both columns when every sample is as it should be, else None."""
     try:
-        times = [time for time, _ in pairs]
-        texts = [text for _, text in pairs]
+        times, texts = zip(*pairs, strict=True) if pairs else ((), ())
         if "_" in "".join(texts) or not set(map(type, times)) <= {int, float}:
             return None
-        if times and not -MAX_TIME_S < min(times) <= max(times) < MAX_TIME_S:
-            return None
-        return (
-            array("q", [round(time * 1000) for time in times]),
-            array("d", [float(text) for text in texts]),
-        )
+        times_ms = _milliseconds(times)
+        return None if times_ms is None else (times_ms, array("d", map(float, texts)))
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+@lru_cache(maxsize=4096)
+def _milliseconds(times_s: tuple[float, ...]) -> array[int] | None:
+    """Times in milliseconds, None for one off every calendar. The counters of one target share
+    their times, and so their column; nobody changes it."""
+    if times_s and not -MAX_TIME_S < min(times_s) <= max(times_s) < MAX_TIME_S:
+        return None
+    return array("q", [round(time * 1000) for time in times_s])
 
 
 def _careful_columns(

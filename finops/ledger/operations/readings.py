@@ -118,12 +118,13 @@ class _Posting:
         self.blocks: list[ReadingBlock] = []
         self.parts: dict[tuple[int, str, int], int] = {}
         self.affected = Affected()
+        self.prepared: dict[int, tuple[str, dict[str, str], str, str]] = {}
         self.locked = False
 
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
         numbered = enumerate(series)
         while batch := list(islice(numbered, SERIES_AT_ONCE)):
-            self._name_new(readings for _, readings in batch)
+            self._name_new(batch)
             for index, readings in batch:
                 self._take(index, readings)
         self._flush()
@@ -132,26 +133,29 @@ class _Posting:
         return self.posted
 
     def _take(self, index: int, readings: SeriesReadings) -> None:
-        role = ledger_role(readings.metric, dict(readings.labels))
-        if role is None:
-            if never := NEVER_COUNTED.get(readings.metric):
-                self._name(Rejection.of(index + 1, readings.metric, _inner(readings.labels), never))
-                self.posted.unnamed += max(0, len(readings.times_ms) - 1)
-                return
-            name = storable(readings.metric)
-            ignored = self.posted.ignored_metrics
-            ignored[name] = ignored.get(name, 0) + len(readings.times_ms)
+        if index not in self.prepared:
+            self._leave(index, readings)
             return
-        if fault := self._fault_of_labels(dict(readings.labels)):
-            self._name(Rejection.of(index + 1, fault[0], fault[1], fault[2]))
-            self.posted.unnamed += max(0, len(readings.times_ms) - 1)
-            return
+        role = self.prepared[index][0]
         times, values = in_order(readings.times_ms, readings.values)
         why = _WHY.get(role, _why_no_gauge)
         if not _are_fine(role, times, values):
             times, values = self._refuse(index, readings.metric, times, values, why)
         if len(times):
-            self._block(readings, times, values)
+            self._block(index, readings, times, values)
+
+    def _leave(self, index: int, readings: SeriesReadings) -> None:
+        """A series that is refused whole, or that the ledger does not use."""
+        if ledger_role(readings.metric, dict(readings.labels)) is not None:
+            fault = self._fault_of_labels(dict(readings.labels)) or ("", "", "")
+            self._name(Rejection.of(index + 1, *fault))
+        elif never := NEVER_COUNTED.get(readings.metric):
+            self._name(Rejection.of(index + 1, readings.metric, _inner(readings.labels), never))
+        else:
+            name, ignored = storable(readings.metric), self.posted.ignored_metrics
+            ignored[name] = ignored.get(name, 0) + len(readings.times_ms)
+            return
+        self.posted.unnamed += max(0, len(readings.times_ms) - 1)
 
     def _fault_of_labels(self, labels: Mapping[str, str]) -> tuple[str, str, str] | None:
         """The label, its value and why a series with it cannot be kept; None when it can."""
@@ -186,10 +190,12 @@ class _Posting:
         else:
             self.posted.unnamed += 1
 
-    def _block(self, readings: SeriesReadings, times: array[int], values: array[float]) -> None:
-        labels, replica = self._identity(readings)
+    def _block(
+        self, index: int, readings: SeriesReadings, times: array[int], values: array[float]
+    ) -> None:
+        _, labels, replica, digest = self.prepared[index]
         target = self.targets[labels.get("job", ""), labels.get("instance", "")]
-        series = self.series[target.pk, readings.metric, labels_digest(labels)]
+        series = self.series[target.pk, readings.metric, digest]
         self.seen.add(series.pk)
         self.affected.add(series, labels.get("job", ""), times[0])
         self.posted.readings += len(times)
@@ -238,16 +244,19 @@ class _Posting:
         replica = ",".join(labels.pop(name) for name in names if name in labels)
         return labels, replica
 
-    def _name_new(self, batch: Iterable[SeriesReadings]) -> None:
+    def _name_new(self, batch: Sequence[tuple[int, SeriesReadings]]) -> None:
         """Targets and series that were never seen, all at once; the others are looked up."""
         wanted: dict[tuple[str, str], dict[tuple[str, str], tuple[str, dict[str, str]]]] = {}
-        for readings in batch:
-            role = ledger_role(readings.metric, dict(readings.labels))
+        self.prepared.clear()
+        for index, readings in batch:
+            labels, replica = self._identity(readings)
+            role = ledger_role(readings.metric, labels)
             if role is None or self._fault_of_labels(dict(readings.labels)):
                 continue
-            labels, _ = self._identity(readings)
+            digest = labels_digest(labels)
+            self.prepared[index] = role, labels, replica, digest
             of_target = wanted.setdefault((labels.get("job", ""), labels.get("instance", "")), {})
-            of_target[readings.metric, labels_digest(labels)] = role, labels
+            of_target[readings.metric, digest] = role, labels
         self._make_targets(wanted.keys())
         self._look_up(self.targets[name] for name in wanted)
         new = [
