@@ -1,15 +1,15 @@
 """The routes: signing in, the health check, and everything else in `reports`."""
 
-from django.contrib.auth import views as auth
 from django.urls import include, path
 
-from finops import first_login, health
+from finops import first_login, health, sign_in
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
-    path("login/", auth.LoginView.as_view(), name="login"),
+    path("login/", sign_in.SignIn.as_view(), name="login"),
     path("welcome/<key>/<token>/", first_login.welcome, name="welcome"),
     path("welcome/password/", first_login.first_password, name="first-password"),
-    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("logout/", sign_in.SignOut.as_view(), name="logout"),
+    path("password/", sign_in.OwnPassword.as_view(), name="own-password"),
     path("", include("reports.urls")),
 ]

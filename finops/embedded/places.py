@@ -151,8 +151,10 @@ def _sockets(base: Path, account: Account) -> Path:
 
 
 def _make_folders(place: Place) -> None:
-    for name in ("log", "etc"):
-        (place.base / name).mkdir(mode=0o755, exist_ok=True)
+    (place.base / "etc").mkdir(mode=0o755, exist_ok=True)  # the database's user reads it
+    log = place.base / "log"  # the servers write to files that were opened for them
+    log.mkdir(mode=0o700, exist_ok=True)
+    log.chmod(0o700)
     private_folder(place.sockets, place.account)
 
 
