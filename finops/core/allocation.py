@@ -206,9 +206,11 @@ def parse_shares(text: str) -> dict[str, int]:
         slug, separator, share = (piece.strip() for piece in item.partition("="))
         if not separator or not slug or not share.isascii() or not share.isdigit():
             raise ValueError(f"not a share like workload=60: {item.strip()[:60]!r}")
+        if len(share) > 15:
+            raise ValueError(f"a share has at most 15 digits: {item.strip()[:60]!r}")
         if slug in shares:
             raise ValueError(f"workload {slug!r} has two shares")
-        shares[slug] = int(share[:15])
+        shares[slug] = int(share)
     if not any(shares.values()):
         raise ValueError("the shares must not all be zero")
     return shares

@@ -22,6 +22,7 @@ from django.db import DatabaseError, connections
 from finops.ledger import tables, which
 
 CANNOT_RUN = 2
+LONGEST_NAME = 150
 
 
 class CannotRun(ValueError):
@@ -46,7 +47,14 @@ class Sentences(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         """Runs from the command line and ends the process with the exit code."""
         self._called_from_command_line = True
-        options = vars(self.create_parser(argv[0], argv[1]).parse_args(argv[2:]))
+        parser = self.create_parser(argv[0], argv[1])
+        try:
+            options = vars(parser.parse_args(argv[2:]))
+        except SystemExit as end:
+            if end.code == CANNOT_RUN and "--json" in argv:
+                text = "The arguments do not fit; how they should be is on stderr."
+                self.stdout.write(to_json({"ok": False, "error": text}))
+            raise
         try:
             self.execute(*options.pop("args", ()), **options)
         except CommandError as error:
@@ -94,8 +102,10 @@ class Command(Sentences):
         as_json = options["json"]
         try:
             result, fine = self._run_on_ledger(options)
-        except (CannotRun, CommandError, DatabaseError) as error:
+        except (CannotRun, CommandError) as error:
             self._refuse(str(error).strip(), as_json, error)
+        except DatabaseError as error:  # its further lines hold the row that was refused
+            self._refuse(str(error).strip().partition("\n")[0], as_json, error)
         except Exception as error:
             if options.get("traceback"):
                 raise
@@ -105,6 +115,7 @@ class Command(Sentences):
             self.stdout.write(writable(to_json(result) if as_json else self.render(result)))
 
     def _run_on_ledger(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        _check_name(options.get("by"))
         self.prepare()
         name: which.LedgerName
         if options["sample"]:
@@ -139,6 +150,12 @@ class Command(Sentences):
         if self.stderr.isatty():
             self.stderr.write(f"\r\x1b[K{text}", ending="")
             self.stderr.flush()
+
+
+def _check_name(by: str | None) -> None:
+    """Who acts is told in the trail and on reports: a name, not a text."""
+    if by and (len(by) > LONGEST_NAME or not by.isprintable() or not by.strip()):
+        raise CannotRun(f"--by takes a printable name of at most {LONGEST_NAME} characters")
 
 
 def to_json(value: object) -> str:

@@ -79,9 +79,15 @@ def _with_difference(tieout: dict[str, Any]) -> dict[str, Any]:
 
 
 def written_whole(path: str, content: bytes) -> str:
-    """Writes a file whole or not at all; CannotRun says why it could not be written."""
+    """Writes a file whole or not at all; CannotRun says why it could not be written.
+
+    What is no plain file, like /dev/stdout, is written into.
+    """
     target = Path(path).expanduser()
     try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)  # a pipe or /dev/stdout stays what it is
+            return str(target)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -32,6 +32,8 @@ class Command(Base):
 
 
 def _verify_file(path: Path) -> tuple[dict[str, Any], bool]:
+    if path.exists() and not path.is_file():
+        raise CannotRun(f"{path}: not a file")  # a device may have no end
     try:
         found = check_file(path)
     except (OSError, ValueError) as error:

@@ -52,6 +52,8 @@ class Command(Base):
 
 def _content(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():
+            raise CannotRun(f"{path}: not a file")  # a device may have no end
         if path.stat().st_size > LARGEST_BYTES:
             raise CannotRun(f"{path}: more than 1 MiB is no mapping")
         value = json.loads(path.read_bytes())

@@ -29,7 +29,10 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if not 1 <= options["days"] <= 366:
             raise CannotRun(f"--days must be from 1 to 366, not {options['days']}")
-        period = last_window(_instant(options["to"]), options["days"])
+        try:
+            period = last_window(_instant(options["to"]), options["days"])
+        except OverflowError:
+            raise CannotRun(f"--to {options['to']}: the calendar has no such window") from None
         if period is None:
             return {"from": None, "to": None, "engines": []}, True
         rows = rightsizing(period, slug=options["workload"], setting=_share(options["setting"]))

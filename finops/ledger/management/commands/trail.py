@@ -6,9 +6,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.trail import queries
 from finops.trail.operations import verify
+
+MOST_SHOWN = 100_000
 
 
 class Command(Base):
@@ -21,6 +24,8 @@ class Command(Base):
         parser.add_argument("--limit", type=int, default=50, help="how many entries to show")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        if not 1 <= options["limit"] <= MOST_SHOWN:
+            raise CannotRun(f"--limit must be from 1 to {MOST_SHOWN}, not {options['limit']}")
         head = queries.head()
         result: dict[str, Any] = {
             "entries": head[0] if head else 0,
