@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from collections.abc import Callable
+from datetime import UTC, date
 from typing import Any
 
 from django import forms
 from django.contrib.auth import get_user_model, password_validation
 
+from finops.ledger.access import SECRET_PREFIX
 from finops.ledger.queries import mappings
 from reports.models import Annotation
 from reports.queries.weeks import zone
@@ -47,6 +49,12 @@ class PlainForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.label_suffix = ""
+
+
+def sensible(day: date) -> None:
+    """Refuses a day at the calendar's edge, which has no midnight in every zone."""
+    if not 2000 <= day.year <= 2200:
+        raise forms.ValidationError("Give a year from 2000 to 2200.")
 
 
 class SeveralFilesInput(forms.ClearableFileInput):
@@ -103,7 +111,20 @@ class AnnotationForm(PlainForm):
     def clean_at(self) -> Any:
         """The instant in UTC, read in the organisation's zone."""
         naive = self.cleaned_data["at"].replace(tzinfo=None)
+        sensible(naive)
         return naive.replace(tzinfo=zone()).astimezone(UTC)
+
+
+class UnlessSecret(forms.TextInput):
+    """Does not show again what was typed when it may hold a secret."""
+
+    def __init__(self, is_plain: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.is_plain = is_plain
+
+    def format_value(self, value: Any) -> str | None:
+        """The text to show."""
+        return value if value and self.is_plain(str(value)) else None
 
 
 class SourceForm(PlainForm):
@@ -111,7 +132,10 @@ class SourceForm(PlainForm):
 
     name = forms.SlugField(label="Name", max_length=80, help_text="Like prod-prometheus.")
     url = forms.CharField(
-        label="Address", max_length=500, help_text="Like http://prometheus.example:9090"
+        label="Address",
+        max_length=500,
+        help_text="Like http://prometheus.example:9090",
+        widget=UnlessSecret(lambda text: "@" not in text),
     )
     matchers = forms.CharField(
         label="Only series with",
@@ -124,6 +148,7 @@ class SourceForm(PlainForm):
         label="Secret",
         required=False,
         max_length=120,
+        widget=UnlessSecret(lambda text: text.startswith(SECRET_PREFIX)),
         help_text="The NAME of an environment variable that begins with HEADROOM_SECRET_ and "
         "holds the bearer token or password. The secret itself is never stored.",
     )
@@ -162,10 +187,16 @@ class RuleForm(PlainForm):
         label="Order", min_value=0, max_value=1_000_000, initial=100, help_text="Lower is first."
     )
     valid_from = forms.DateField(
-        label="From", required=False, widget=forms.DateInput(attrs={"type": "date"})
+        label="From",
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        validators=[sensible],
     )
     valid_to = forms.DateField(
-        label="To", required=False, widget=forms.DateInput(attrs={"type": "date"})
+        label="To",
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        validators=[sensible],
     )
 
     def __init__(self, *args: Any, targets: list[tuple[str, str]], **kwargs: Any) -> None:
@@ -179,7 +210,7 @@ class InvoiceAmountForm(PlainForm):
     issuer = forms.CharField(label="Issuer", max_length=300)
     invoice = forms.CharField(label="Invoice", max_length=300, required=False)
     billing_period = forms.RegexField(
-        r"^\d{4}-(0[1-9]|1[0-2])$", label="Month", help_text="Like 2026-10."
+        r"^[0-9]{4}-(0[1-9]|1[0-2])$", label="Month", help_text="Like 2026-10."
     )
     amount = forms.CharField(label="Amount issued", max_length=80)
     currency = forms.CharField(label="Currency", max_length=40, initial="USD")

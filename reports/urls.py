@@ -23,7 +23,7 @@ from reports.views import (
 class WeekConverter:
     """An ISO week in an address."""
 
-    regex = r"\d{4}-W\d{2}"
+    regex = r"[0-9]{4}-W[0-9]{2}"
 
     def to_python(self, value: str) -> str:
         """The text itself."""

@@ -9,8 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 HOUR = timedelta(hours=1)
-WEEK = re.compile(r"(\d{4})-W(\d{2})")
+WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})")
 HOUR_MS = 3_600_000
+FIRST_YEAR, LAST_YEAR = 1970, 9000  # of weeks; a calendar's edge is no week of anybody's
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,7 +64,10 @@ def parse_instant(text: str) -> datetime:
         value = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"not an instant like 2026-11-29T14:00:00Z: {text[:40]!r}") from None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"an instant outside the calendar: {text[:40]!r}") from None
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -87,6 +91,8 @@ def week_of(text: str, zone: ZoneInfo) -> Period:
     match = WEEK.fullmatch(text)
     if not match:
         raise ValueError(f"not an ISO week like 2026-W47: {text[:20]!r}")
+    if not FIRST_YEAR <= int(match[1]) <= LAST_YEAR:
+        raise ValueError(f"no week of the years {FIRST_YEAR} to {LAST_YEAR}: {text!r}")
     try:
         monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
     except ValueError as error:
@@ -108,7 +114,7 @@ def week_before(text: str, zone: ZoneInfo, weeks: int = 1) -> str:
 
 def month_of(text: str) -> Period:
     """The UTC calendar month of `YYYY-MM`."""
-    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", text)
+    match = re.fullmatch(r"([0-9]{4})-(0[1-9]|1[0-2])", text)
     if not match:
         raise ValueError(f"not a month like 2026-10: {text[:20]!r}")
     year, month = int(match[1]), int(match[2])

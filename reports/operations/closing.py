@@ -17,10 +17,11 @@ from reports.models import Report
 from reports.queries import notes, weeks
 from reports.queries.standing import FINAL, report_of, standing, statement_of
 
-from .refused import NotAllowed
+from .refused import NoSuchWeek, NotAllowed
 from .sealing import act, week_locked
 
 TREND_WEEKS = 12
+NO_DATA = "There is no data yet: ingest an invoice or collect readings first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,16 @@ class Closed:
 
 
 def week_asked(text: str, at: datetime) -> str:
-    """`latest` or an ISO week as the week's name. NotAllowed when there is no such week."""
+    """`latest` or an ISO week as the week's name. NoSuchWeek when there is none of this name."""
     if text != "latest":
         try:
             week_of(text, weeks.zone())
         except ValueError as error:
-            raise NotAllowed(str(error)) from None
+            raise NoSuchWeek(str(error)) from None
         return text
     newest = weeks.newest_week(at)
     if newest is None:
-        raise NotAllowed("There is no data yet: ingest an invoice or collect readings first.")
+        raise NotAllowed(NO_DATA)
     return newest
 
 
@@ -52,7 +53,7 @@ def close_week(week: str, *, by: str, at: datetime) -> Closed:
     A sealed week is left as it is; `differences` then says which printed figures would change,
     and a restatement is due only when there are any.
     """
-    _refuse_future(week, at)
+    _refuse_without_data(week, at)
     value = build(week, at)
     with week_locked(week):
         newest = Report.objects.filter(week=week).order_by("-revision").first()
@@ -74,6 +75,7 @@ def restate(week: str, *, reason: str, by: str, at: datetime) -> Closed:
     reason = reason.strip()
     if not reason:
         raise NotAllowed("A restatement needs a reason.")
+    week = week_asked(week, at)
     value = build(week, at)
     with week_locked(week):
         newest = Report.objects.filter(week=week).order_by("-revision").first()
@@ -133,6 +135,13 @@ def _store(
     return report
 
 
-def _refuse_future(week: str, at: datetime) -> None:
-    if week_of(week, weeks.zone()).start > at:
+def _refuse_without_data(week: str, at: datetime) -> None:
+    """A report of a week that nothing can be known of would be an empty one for good."""
+    period = week_of(week, weeks.zone())
+    if period.start > at:
         raise NotAllowed(f"{week} has not begun yet.")
+    first = weeks.first_data()
+    if first is None:
+        raise NotAllowed(NO_DATA)
+    if period.end <= first:
+        raise NotAllowed(f"{week} lies before the first data, which are of {first:%Y-%m-%d}.")

@@ -15,6 +15,7 @@ from reports.models import Annotation
 from .refused import NotAllowed
 
 LONGEST_TEXT = 2000
+FIRST_YEAR, LAST_YEAR = 2000, 2200  # a day at the calendar's edge has no place in every zone
 LONGEST_URL = 500
 
 
@@ -31,7 +32,8 @@ def annotate(
 ) -> Annotation:
     """Writes an annotation for `instant`, or a new version of `replaces`.
 
-    Raises NotAllowed for an empty or overlong text, an unknown kind, a URL that is not http(s),
+    Raises NotAllowed for an empty or overlong text, an unknown kind, a URL that is not http(s), a
+    year that cannot be meant,
     and when someone else replaced the same version first.
     """
     text, url = text.strip(), url.strip()
@@ -39,6 +41,8 @@ def annotate(
         raise NotAllowed(f"An annotation needs a text of 1 to {LONGEST_TEXT} characters.")
     if kind not in dict(Annotation.KINDS):
         raise NotAllowed(f"There is no kind of annotation {kind[:40]!r}.")
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise NotAllowed(f"An annotation is of the years {FIRST_YEAR} to {LAST_YEAR}.")
     _check_url(url)
     try:
         with atomic():
@@ -70,7 +74,10 @@ def annotate(
 def _check_url(url: str) -> None:
     if not url:
         return
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
     if (
         parts.scheme not in ("http", "https")
         or not parts.netloc

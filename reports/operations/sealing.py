@@ -71,12 +71,17 @@ def approve(report: Report, *, by: str, at: datetime, comment: str = "") -> Repo
     """Approves the report. Raises NotAllowed for its preparer (method §11)."""
     with week_locked(report.week):
         _open(report)
-        if by == report.prepared_by:
+        if same_person(by, report.prepared_by):
             raise NotAllowed(
                 f"{by} prepared this report; preparer and approver are two people. "
                 "Ask a second person to approve it."
             )
         return act(report, "approved", by=by, at=at, comment=comment)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two names are one person's: other capitals or blanks make nobody a second person."""
+    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())
 
 
 def blocks(stand: Standing) -> list[str]:
@@ -167,7 +172,7 @@ def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: da
         raise NotAllowed("A waiver needs a reason.")
     with week_locked(report.week):
         _open(report)
-        if by == report.prepared_by:
+        if same_person(by, report.prepared_by):
             raise NotAllowed(f"{by} prepared this report; a second person signs its waivers.")
         if (kind, subject) not in waivable(standing(report).statement):
             raise NotAllowed(f"{report} has nothing to waive of {kind} {subject[:80]}.")

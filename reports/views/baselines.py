@@ -19,12 +19,12 @@ from finops.core.period import Period
 from finops.ledger.models import Baseline, Workload
 from finops.ledger.operations.baselines import declare_baseline, measure_baseline
 from finops.ledger.operations.workloads import NotAccepted
-from reports.forms import PlainForm
+from reports.forms import PlainForm, sensible
 from reports.operations.uploads import clean_name
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
-from .page import page, typed
+from .page import note_sample, page, typed
 
 
 class DeclaredForm(PlainForm):
@@ -42,9 +42,14 @@ class MeasuredForm(PlainForm):
 
     workload = forms.ChoiceField(label="Workload")
     legacy = forms.ChoiceField(label="Legacy workload")
-    start = forms.DateField(label="From", widget=forms.DateInput(attrs={"type": "date"}))
+    start = forms.DateField(
+        label="From", widget=forms.DateInput(attrs={"type": "date"}), validators=[sensible]
+    )
     end = forms.DateField(
-        label="To", widget=forms.DateInput(attrs={"type": "date"}), help_text="Not included."
+        label="To",
+        widget=forms.DateInput(attrs={"type": "date"}),
+        help_text="Not included.",
+        validators=[sensible],
     )
     note = forms.CharField(label="Note", required=False, max_length=500)
 
@@ -87,6 +92,7 @@ def _save(request: HttpRequest, form: forms.Form) -> bool:
         form.add_error(None, str(refused))
         return False
     messages.success(request, "The baseline was kept.")
+    note_sample(request)
     return True
 
 

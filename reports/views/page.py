@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -43,6 +44,12 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 )
 
 
+ONLY_IN_THE_SAMPLE = (
+    "This went into the sample organisation and leaves with it. Hand over your first document, "
+    "then set up your own."
+)
+
+
 def page(
     request: HttpRequest, template: str, context: dict[str, Any] | None = None, status: int = 200
 ) -> HttpResponse:
@@ -50,6 +57,12 @@ def page(
     values = frame(request)
     values |= context or {}
     return render(request, template, values, status=status)
+
+
+def note_sample(request: HttpRequest) -> None:
+    """Warns a person who sets something up while the sample is shown."""
+    if ledger_name() == "sample":
+        messages.warning(request, ONLY_IN_THE_SAMPLE)
 
 
 def typed(values: QueryDict, name: str, default: str = "") -> str:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from finops.ledger.which import use_ledger
 from finops.trail.operations import record
 from reports.forms import PersonForm
-from reports.roles import PERMISSIONS, ROLES, allowed
+from reports.roles import ADMIN, PERMISSIONS, ROLES, allowed
 
 from .page import page, typed
 
@@ -65,8 +65,11 @@ def change(request: HttpRequest, pk: int) -> HttpResponse:
     user = get_object_or_404(User, pk=pk)
     roles = [role for role in request.POST.getlist("roles") if role in ROLES]
     active = typed(request.POST, "active") == "1"
-    if user.pk == request.user.pk and not active:
-        messages.error(request, "You cannot lock yourself out.")
+    if user.pk == request.user.pk and not (active and (ADMIN in roles or user.is_superuser)):
+        messages.error(
+            request,
+            "You cannot lock yourself out, nor take the administrator's role from yourself.",
+        )
         return redirect("people")
     with transaction.atomic(using="default"):
         user.groups.set(Group.objects.filter(name__in=roles))

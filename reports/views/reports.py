@@ -237,7 +237,7 @@ def restate(request: HttpRequest, week: str) -> HttpResponse:
         )
     except NotAllowed as refused:
         messages.error(request, str(refused))
-        return redirect("report", week=week)
+        return redirect("report", week=week) if report_of(week) else redirect("reports")
     return redirect("report-revision", week=week, revision=closed.report.revision)
 
 

@@ -20,7 +20,7 @@ from reports.forms import RuleForm
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
-from .page import page, typed
+from .page import note_sample, page, typed
 
 
 def _targets() -> list[tuple[str, str]]:
@@ -59,6 +59,7 @@ def preview(request: HttpRequest) -> HttpResponse:
         if typed(request.POST, "keep") == "1":
             row = add_rule(new, by=request.user.get_username(), at=timezone.now())
             messages.success(request, f"Rule {row.number} was added.")
+            note_sample(request)
             return redirect("rules")
         moves = would_move(new.numbered(next_number(), 1))
     except NotAccepted as refused:

@@ -26,7 +26,7 @@ from reports.queries.standing import recent_statements
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
-from .page import page
+from .page import note_sample, page
 
 WEEKS = 12
 
@@ -55,6 +55,7 @@ def add(request: HttpRequest) -> HttpResponse:
             form.add_error(None, str(refused))
         else:
             messages.success(request, "The workload was added. Rules say what belongs to it.")
+            note_sample(request)
             return redirect("rules")
     return page(request, "reports/workload_add.html", {"form": form})
 

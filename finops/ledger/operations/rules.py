@@ -27,6 +27,7 @@ from .workloads import NotAccepted, shared_key_named, workload_named
 
 DEFAULT_ORDER = 100
 MOST_ORDER = 1_000_000
+FIRST_YEAR, LAST_YEAR = 2000, 2200  # leave an end out for a rule that holds for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,9 @@ def draft(
         raise NotAccepted("only charges are shared; tokens belong to one workload")
     if valid_from and valid_to and valid_to <= valid_from:
         raise NotAccepted("the rule must end after it begins")
+    for moment in (valid_from, valid_to):
+        if moment and not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            raise NotAccepted(f"a rule begins and ends in the years {FIRST_YEAR} to {LAST_YEAR}")
     if not 0 <= order <= MOST_ORDER:
         raise NotAccepted(f"the order is a whole number from 0 to {MOST_ORDER}")
     try:

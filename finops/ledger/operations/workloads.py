@@ -15,7 +15,7 @@ from .locks import lock
 
 PURPOSES = ("inference", "training")
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
-RESERVED = frozenset({"out-of-scope", "idle", "unassigned", "shared", "unused-commitment"})
+RESERVED = frozenset({"out-of-scope", "idle", "unassigned", "shared", "unused-commitment", "add"})
 LONGEST_TEXT = 300
 
 

@@ -12,7 +12,7 @@ from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from reports.models import Report
 from reports.operations.closing import week_asked
-from reports.operations.refused import NotAllowed
+from reports.operations.refused import NoSuchWeek, NotAllowed
 from reports.queries.standing import Standing, report_of, standing
 
 
@@ -36,6 +36,8 @@ class ReportCommand(Base):
         self.at = timezone.now()
         try:
             return self.act(**options)
+        except NoSuchWeek as refused:
+            raise CannotRun(str(refused)) from None
         except NotAllowed as refused:
             return {"ok": False, "week": options["week"], "error": str(refused)}, False
 
