@@ -23,6 +23,7 @@ PERMISSIONS: dict[str, tuple[str, frozenset[str]]] = {
     "read": ("Read every page", frozenset({FINANCE, ENGINEER, AUDITOR, ADMIN})),
     "annotate": ("Write annotations", frozenset({FINANCE, ENGINEER, ADMIN})),
     "upload": ("Hand over files", frozenset({FINANCE, ENGINEER, ADMIN})),
+    "mapping": ("Map columns of CSV files", frozenset({FINANCE, ENGINEER, ADMIN})),
     "decide": ("Decide on waiting snapshots", frozenset({FINANCE, ADMIN})),
     "sources": ("Add and test sources", frozenset({ENGINEER, ADMIN})),
     "allocate": ("Add workloads and rules", frozenset({FINANCE, ENGINEER, ADMIN})),

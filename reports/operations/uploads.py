@@ -115,6 +115,7 @@ def read(key: str) -> UploadOutcome:
         upload=upload,
         defaults={"at": timezone.now(), "documents": documents, "error": problem},
     )
-    if not problem:
+    # What no format fits stays a week, so that a person can map its columns.
+    if not problem and not any(document["status"] == "rejected" for document in documents):
         shutil.rmtree(place, ignore_errors=True)
     return outcome

@@ -81,6 +81,15 @@ def words(value: Any) -> str:
     return str(value).replace("-", " ").replace("_", " ")
 
 
+@register.filter
+def signed_gib(value: Any) -> str:
+    """Bytes as GiB with their sign: the remainder of a memory table."""
+    exact = figures.decimal(value)
+    if exact is None:
+        return figures.NOT_AVAILABLE
+    return f"{figures.signed(exact / figures.GIB, 1)}{figures.THIN}GiB"
+
+
 @register.simple_tag
 def figure(holder: dict[str, Any], name: str, kind: str = "money") -> SafeString | str:
     """A figure of a statement, or n/a with its reason as a footnote people can read."""

@@ -66,7 +66,13 @@ def _initial(request: HttpRequest, row: Annotation | None) -> dict[str, Any]:
     with suppress(KeyError, ValueError):
         at = parse_instant(request.GET["at"])
     local = at.astimezone(zone()).replace(tzinfo=None, second=0, microsecond=0)
-    return {"at": local, "workload": typed(request.GET, "workload"), "kind": "other"}
+    kind = typed(request.GET, "kind", "other")
+    return {
+        "at": local,
+        "workload": typed(request.GET, "workload"),
+        "kind": kind if kind in dict(Annotation.KINDS) else "other",
+        "text": typed(request.GET, "text")[:2000],
+    }
 
 
 def _write(request: HttpRequest, form: AnnotationForm, replaces: Annotation | None) -> bool:

@@ -19,6 +19,7 @@ from finops.ledger.queries.snapshots import waiting
 from finops.ledger.which import use_ledger
 from reports.forms import UploadForm
 from reports.models import Upload
+from reports.operations.drafts import files_of
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import take
 from reports.roles import allowed, may
@@ -69,6 +70,7 @@ def upload(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
         row = get_object_or_404(Upload.objects.select_related("outcome"), pk=key)
         outcome = getattr(row, "outcome", None)
     context = {"upload": row, "outcome": outcome}
+    context["waiting"] = {path.name for path in files_of(key)}
     context["refresh_seconds"] = None if outcome else 3
     return page(request, "reports/upload.html", context)
 

@@ -20,6 +20,8 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("reports", "Reports", "read"),
             ("exceptions", "Exceptions", "read"),
             ("workloads", "Workloads", "read"),
+            ("memory", "GPU memory", "read"),
+            ("rightsizing", "Right-sizing", "read"),
             ("annotations", "Annotations", "read"),
         ),
     ),
@@ -29,6 +31,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("imports", "Imports", "read"),
             ("sources", "Sources", "read"),
             ("invoices", "Invoices", "read"),
+            ("mappings", "CSV mappings", "read"),
         ),
     ),
     (

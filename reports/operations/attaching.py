@@ -1,0 +1,46 @@
+"""Invoices that people enter by hand: the amount, and the paper it stands on, kept by digest."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.core.files.uploadedfile import UploadedFile
+
+from finops.ledger.models import Document, InvoiceAmount
+from finops.ledger.operations.documents import keep_stream
+from finops.ledger.operations.invoices import set_invoice_amount
+from finops.ledger.which import atomic
+
+from .uploads import clean_name
+
+FORMAT = "invoice-paper"
+
+
+def enter_amount(
+    values: dict[str, str], attached: UploadedFile | None, *, by: str, at: datetime
+) -> InvoiceAmount:
+    """Keeps the invoice, when there is one, and its amount; both or neither. ValueError says what
+    cannot be kept."""
+    with atomic():
+        document = None if attached is None else _paper(attached, by=by, at=at)
+        return set_invoice_amount(**values, by=by, at=at, document=document)
+
+
+def _paper(attached: UploadedFile, *, by: str, at: datetime) -> Document:
+    """The document of the attached bytes; the same bytes again are the same document."""
+    if not attached.size:
+        raise ValueError("the attached file is empty")
+    name = clean_name(attached.name or "invoice")
+    kept = keep_stream(attached, name, "attached")  # type: ignore[arg-type]
+    document, _ = Document.objects.get_or_create(
+        sha256=kept.sha256,
+        defaults={
+            "size_bytes": kept.size_bytes,
+            "name": name,
+            "origin": "attached",
+            "format": FORMAT,
+            "received_at": at,
+            "received_by": by,
+        },
+    )
+    return document

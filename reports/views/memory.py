@@ -1,0 +1,130 @@
+"""GPU memory: what was reserved and in use, card by card, and what engines said when they started."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from finops.core.period import week_of
+from finops.ledger.models import EngineStart
+from finops.ledger.queries.memory import memory_rows
+from finops.ledger.which import use_ledger
+from finops.sources import engine_log
+from finops.sources.records import EngineStartRecord, Refused
+from reports.forms_data import LogForm
+from reports.memory_lines import bar_of, lines_of, seen_on_device
+from reports.operations.refused import NotAllowed
+from reports.operations.uploads import clean_name, take
+from reports.queries.gauge_weeks import chosen_week, gauge_weeks
+from reports.queries.weeks import zone
+from reports.roles import allowed, may
+
+from .page import page, typed
+
+VIEWS = (("workload", "Workload"), ("engine", "Engine"), ("gpu", "GPU"))
+ROWS_A_PAGE = 50
+STARTS_SHOWN = 20
+
+
+@require_GET
+@allowed("read")
+def listing(request: HttpRequest) -> HttpResponse:
+    """The memory table of a week: the fleet line by line, then each workload, engine or GPU."""
+    weeks = gauge_weeks()
+    try:
+        week = chosen_week(typed(request.GET, "week"), weeks)
+    except ValueError as error:
+        raise Http404(str(error)) from None
+    by = typed(request.GET, "by", "workload")
+    if by not in dict(VIEWS):
+        raise Http404("The table is by workload, engine or gpu.")
+    context: dict[str, Any] = {"weeks": weeks, "week": week, "by": by, "views": VIEWS}
+    context |= {"label": dict(VIEWS)[by], "starts": _starts(), "zone": zone().key}
+    if week is not None:
+        period = week_of(week, zone())
+        fleet = next(iter(memory_rows(period)), None)
+        rows = Paginator(memory_rows(period, by), ROWS_A_PAGE)
+        context |= {"fleet": fleet and _shown(fleet), "period": period}
+        context["rows"] = shown = rows.get_page(request.GET.get("page"))
+        context["details"] = [_shown(row) for row in shown]
+    return page(request, "reports/memory.html", context)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "row": row,
+        "lines": lines_of(row),
+        "bar": bar_of(row),
+        "device": seen_on_device(row),
+        "flags": [_of_group(flag) if len(row["engines"]) > 1 else flag for flag in row["flags"]],
+    }
+
+
+def _of_group(flag: str) -> str:
+    """A remark on one engine as it reads of several, of which it need not hold for all."""
+    return flag.replace("for this engine", "for some of the engines")
+
+
+def _starts() -> list[EngineStart]:
+    rows = EngineStart.objects.select_related("document").order_by("-started_at", "-pk")
+    return list(rows[:STARTS_SHOWN])
+
+
+@require_GET
+@allowed("read")
+def start(request: HttpRequest, pk: int) -> HttpResponse:
+    """One start of an engine, as its kept log tells it."""
+    row = get_object_or_404(EngineStart.objects.select_related("document"), pk=pk)
+    context = {"start": row, "engines": [row.figures], "zone": zone().key}
+    return page(request, "reports/engine_start.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@allowed("read")
+def log(request: HttpRequest) -> HttpResponse:
+    """Explains a start-up log. Explaining keeps nothing; keeping it is a delivery like any other."""
+    form = LogForm(request.POST, request.FILES) if request.method == "POST" else LogForm()
+    context: dict[str, Any] = {"form": form}
+    if request.method == "POST" and form.is_valid():
+        given = form.given()
+        if "keep" in request.POST:
+            if not may(request.user, "upload"):
+                return page(request, "403.html", status=403)
+            try:
+                return _keep(request, given)
+            except NotAllowed as refused:
+                form.add_error(None, str(refused))
+        else:
+            context |= _explained(form, given)
+    return page(request, "reports/engine_log.html", context)
+
+
+def _keep(request: HttpRequest, given: UploadedFile) -> HttpResponse:
+    with use_ledger("default"):
+        taken = take(
+            [given], by=request.user.get_username(), at=timezone.now(), format="engine-log"
+        )
+    return redirect("upload", key=taken.pk)
+
+
+def _explained(form: LogForm, given: UploadedFile) -> dict[str, Any]:
+    """The engines of a log; what cannot be read stands at the form."""
+    name = clean_name(given.name or "engine.log")
+    with tempfile.TemporaryDirectory(prefix="headroom-log-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(given.read())
+        try:
+            records = list(engine_log.parse(path, name, engine_log.FORMATS[0]).records)
+        except Refused as refused:
+            form.add_error(None, str(refused))
+            return {}
+    engines = [one.engine.as_json() for one in records if isinstance(one, EngineStartRecord)]
+    return {"engines": engines, "name": name}

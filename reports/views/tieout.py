@@ -1,0 +1,96 @@
+"""One month's invoices line by line, against what was issued; as invoiced and as incurred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from finops.core.period import month_of
+from finops.ledger.models import Snapshot
+from finops.ledger.queries.invoices import InvoiceRow
+from finops.ledger.queries.tieout import KINDS, InvoiceDetail, invoice_details, two_views
+from reports.forms_data import IssuedAmountForm
+from reports.operations.attaching import enter_amount
+from reports.roles import allowed, may
+
+from .page import page, typed
+
+
+@require_http_methods(["GET", "POST"])
+@allowed("read")
+def month(request: HttpRequest, period: str) -> HttpResponse:
+    """The month's tie-out, and a form for the amount an issuer printed."""
+    try:
+        month_of(period)
+    except ValueError as error:
+        raise Http404(str(error)) from None
+    form = _form(request, period)
+    if request.method == "POST":
+        if not may(request.user, "invoice"):
+            return page(request, "403.html", status=403)
+        if form.is_valid() and _enter(request, form):
+            return redirect("tieout", period=form.cleaned_data["billing_period"])
+    details = invoice_details(period)
+    context: dict[str, Any] = {"month": period, "months": _months(), "form": form}
+    context |= {"details": [_shown(one) for one in details], "views": two_views(period)}
+    context["open"] = sum(one.row.issued is None for one in details)
+    context["off"] = sum(one.row.within is False for one in details)
+    return page(request, "reports/tieout.html", context)
+
+
+def _months() -> list[str]:
+    names = Snapshot.objects.order_by("-billing_period").values_list("billing_period", flat=True)
+    return list(names.distinct())
+
+
+def _form(request: HttpRequest, period: str) -> IssuedAmountForm:
+    if request.method == "POST":
+        return IssuedAmountForm(request.POST, request.FILES)
+    given = {name: typed(request.GET, name) for name in ("issuer", "invoice", "currency")}
+    return IssuedAmountForm(
+        initial={"billing_period": period, "currency": "USD"}
+        | {name: value for name, value in given.items() if value}
+    )
+
+
+def _enter(request: HttpRequest, form: IssuedAmountForm) -> bool:
+    values = dict(form.cleaned_data)
+    attached = values.pop("attached")
+    by = request.user.get_username()
+    try:
+        enter_amount(values, attached, by=by, at=timezone.now())
+    except ValueError as error:
+        form.add_error(None, str(error))
+        return False
+    messages.success(request, "The amount was kept.")
+    return True
+
+
+def _shown(one: InvoiceDetail) -> dict[str, Any]:
+    return {
+        "row": one.row,
+        "kinds": [(kind, one.kinds[kind], one.counts[kind]) for kind in KINDS if kind in one.kinds],
+        "entered": one.entered,
+        "result": _result(one.row),
+    }
+
+
+def _result(row: InvoiceRow) -> str:
+    """The comparison in a sentence."""
+    if row.difference is None:
+        return "The amount the issuer printed is not known here, so nothing is compared."
+    if row.difference == 0:
+        return "The lines add up to the amount issued, to the last digit."
+    if not row.lines:
+        return "The invoice was issued, but no line of it is in any file: an export is missing."
+    if row.within:
+        return "The difference is within what rounding each line on the invoice can cause."
+    return (
+        "The difference is more than rounding explains: look for an export that is missing, "
+        "a later delivery, or a correction on another invoice."
+    )
