@@ -19,7 +19,7 @@ from typing import Any
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from reports import figures, sheet
+from reports import figures, inside, sheet
 from reports.queries.standing import Standing
 
 BASE = "https://static.invalid/"  # never asked: the fetcher below maps it to files
@@ -53,20 +53,38 @@ def pdf(stand: Standing, *, size: str = "A4") -> bytes:
             string=html(stand, size=size), base_url=BASE, url_fetcher=closed_fetcher()
         )
         content: bytes = document.write_pdf(
-            pdf_variant=VARIANT, pdf_identifier=bytes.fromhex(stand.digest)
+            pdf_variant=VARIANT,
+            pdf_identifier=bytes.fromhex(stand.digest),
+            attachments=list(_attachments(stand)),
         )
     return content
+
+
+def _attachments(stand: Standing) -> Iterator[Any]:
+    """The bytes the report was printed from, inside it, with the report's own date."""
+    from weasyprint import Attachment
+
+    dated = _dated(stand)
+    for name, content, text in inside.files(stand):
+        yield Attachment(
+            string=content,
+            name=name,
+            description=text,
+            created=dated,
+            modified=dated,
+            relationship="Source" if name.endswith(".json") else "Data",
+        )
 
 
 def inline_css() -> str:
     """The report's style sheets as one text with the fonts inside it."""
 
-    def inside(match: re.Match[str]) -> str:
+    def with_font(match: re.Match[str]) -> str:
         content = base64.b64encode(_static(match[1]).read_bytes()).decode()
         return f'url("data:font/woff2;base64,{content}")'
 
     sheets = [_static(f"css/{name}.css").read_text() for name in ("tokens", "report")]
-    return FONT_URL.sub(inside, "\n".join(sheets)) + ALONE
+    return FONT_URL.sub(with_font, "\n".join(sheets)) + ALONE
 
 
 def closed_fetcher() -> Any:

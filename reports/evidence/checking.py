@@ -16,6 +16,8 @@ from finops.core.canonical import canonical_bytes, digest
 from reports.models import Report, Seal
 
 from . import signing
+from .pack import VERIFY
+from .sealed import zip_bytes
 
 LONGEST_SECONDS = 300
 
@@ -60,53 +62,64 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _pack(content: bytes) -> dict[str, Any]:
-    """Runs the pack's own computation with *our* verify.py, and looks the seal up."""
+    """The pack's bytes first, then its figures, computed by *our* verify.py in a process of its
+    own: a pack may come from anywhere."""
     problems: list[str] = []
+    files = _files_of(content, problems)
+    record = files.get("seal.json", b"")
+    found, week, computed = digest(record), None, None
+    if not Seal.objects.filter(digest=found).exists():
+        problems.append("no seal in this ledger has this digest")
+    if not problems:
+        week = json.loads(record)["week"]
+        lines, errors = _computed(content)
+        problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
+        computed = next((line for line in lines if line.endswith(" equal.")), None)
+        if computed is None and not problems:
+            problems.append("verify.py stopped: " + errors[-200:])
+    return {"kind": "pack", "digest": found, "week": week, "problems": problems,
+            "computed": computed}  # fmt: skip
+
+
+def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
+    """The files of a pack; it must be, byte for byte, the zip that is made of them again."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(one.file_size for one in archive.infolist()) > 2 * len(content):
+                raise ValueError("its files are larger than itself")
+            files = {name: archive.read(name) for name in archive.namelist()}
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError,
+            EOFError) as error:  # fmt: skip
+        problems.append(f"the pack cannot be read: {error}")
+        return {}
+    if zip_bytes(files, compressed=False) != content:
+        problems.append("the zip itself is not as it was written")
+    if files.get("verify.py") != VERIFY.read_bytes():
+        problems.append("verify.py is not the one of this version")
+    sums = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
+    sums.pop("SHA256SUMS", None)
+    listed = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
+    if files.get("SHA256SUMS") != listed:
+        problems.append("SHA256SUMS does not fit the files")
+    return files
+
+
+def _computed(content: bytes) -> tuple[list[str], str]:
+    """What verify.py prints of a pack, and what it says when it stops."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pack.zip"
         path.write_bytes(content)
-        script = Path(__file__).with_name("verify.py")
-        done = subprocess.run(
-            [sys.executable, "-I", str(script), str(path)],
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_SECONDS,
-            env={"PYTHONUTF8": "1"},
-        )
-    lines = done.stdout.splitlines()
-    if done.returncode:
-        problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
-        problems = problems or ["verify.py stopped: " + done.stderr.strip()[-200:]]
-    record, week = _record_of(content, problems)
-    found = digest(record)
-    if not Seal.objects.filter(digest=found).exists():
-        problems.append("no seal in this ledger has this digest")
-    computed = [line for line in lines if line.endswith(" equal.")]
-    return {"kind": "pack", "digest": found, "week": week, "problems": problems,
-            "computed": computed[0] if computed else None}  # fmt: skip
-
-
-def _record_of(content: bytes, problems: list[str]) -> tuple[bytes, str | None]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            record = archive.read("seal.json")
-            ours = Path(__file__).with_name("verify.py").read_bytes()
-            if archive.read("verify.py") != ours:
-                problems.append("verify.py is not the one of this version")
-            _check_stretches(content, archive, problems)
-        return record, json.loads(record).get("week")
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
-        problems.append(f"the pack cannot be read: {error}")
-        return b"", None
-
-
-def _check_stretches(content: bytes, archive: zipfile.ZipFile, problems: list[str]) -> None:
-    """A pack has nothing outside its files: made again from them it has the same bytes."""
-    from .sealed import zip_bytes
-
-    files = {name: archive.read(name) for name in archive.namelist()}
-    if zip_bytes(files, compressed=False) != content:
-        problems.append("the zip itself is not as it was written")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", str(VERIFY), str(path)],
+                capture_output=True,
+                text=True,
+                timeout=LONGEST_SECONDS,
+                env={"PYTHONUTF8": "1"},
+            )
+        except subprocess.TimeoutExpired:
+            return [], f"it took longer than {LONGEST_SECONDS} s"
+    return done.stdout.splitlines(), done.stderr.strip()
 
 
 def _pdf(content: bytes) -> dict[str, Any]:
@@ -122,6 +135,8 @@ def _pdf(content: bytes) -> dict[str, Any]:
         problems.append("it bears the digest of no seal in this ledger")
     elif found not in signing.printings_of(seal):
         problems.append("its bytes are not those printed from this seal")
+    elif signed.signed_length and not signing.signed_here(seal, content):
+        problems.append("its signed bytes are not those written here")
     return {
         "kind": "pdf",
         "digest": seal_digest,

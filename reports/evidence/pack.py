@@ -31,18 +31,23 @@ class Packed:
     names: list[str]
 
 
-def pack(stand: Standing, *, size: str = "A4", with_documents: bool = False) -> Packed:
-    """The evidence pack of a sealed report.
+def pack(
+    stand: Standing, *, size: str = "A4", with_documents: bool = False, printed: bool = True
+) -> Packed:
+    """The evidence pack of a sealed report; without `printed` the PDF is left out, so that web
+    processes need not print.
 
     Raises NotAllowed for a report that is not sealed, and Gone when its evidence is missing or is
     not what was sealed.
     """
-    files = pack_files(stand, size=size, with_documents=with_documents)
+    files = pack_files(stand, size=size, with_documents=with_documents, printed=printed)
     content = zip_bytes(files, compressed=False)
     return Packed(content, hashlib.sha256(content).hexdigest(), sorted(files))
 
 
-def pack_files(stand: Standing, *, size: str, with_documents: bool) -> dict[str, bytes]:
+def pack_files(
+    stand: Standing, *, size: str, with_documents: bool, printed: bool = True
+) -> dict[str, bytes]:
     """The files of a pack by name, SHA256SUMS included."""
     record = stand.seal
     if record is None:
@@ -56,7 +61,8 @@ def pack_files(stand: Standing, *, size: str, with_documents: bool) -> dict[str,
     files["seals.csv"] = seals_csv(seal)
     files["documents.csv"] = documents_csv(stand.statement)
     files["parameters.csv"] = parameters_csv(stand.statement)
-    files["report.pdf"] = paper.pdf(stand, size=size)
+    if printed:
+        files["report.pdf"] = paper.pdf(stand, size=size)
     files["verify.py"] = VERIFY.read_bytes()
     files["IPE.md"] = texts.ipe_sheet(stand, files).encode()
     files["README.md"] = texts.readme(stand, files).encode()

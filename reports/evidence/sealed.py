@@ -84,7 +84,9 @@ def _unsaid(before: str, report: Report, statement: Mapping[str, Any]) -> bytes 
     for name, said in statement["previous"]["figures"].items():
         if name != "tokens_per_dollar_change" and value["figures"].get(name) != said:
             return None
-    return canonical_bytes(value | {"figures": statement["previous"]["figures"]})
+    kept = {name: value[name] for name in ("period", "currency", "bridge_groups")}
+    figures = statement["previous"]["figures"]
+    return canonical_bytes(kept | {"figures": figures, "note": "no report was made of this week"})
 
 
 def csv_bytes(one: Table) -> bytes:
@@ -144,6 +146,8 @@ def sealed_files(record: Mapping[str, Any]) -> dict[str, bytes]:
         )
     path = documents.stored(evidence["archive"])
     try:
+        if documents.digest_of(path) != evidence["archive"]:
+            raise Gone(f"The evidence {evidence['archive']} is not what was sealed.")
         with zipfile.ZipFile(path) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
     except (OSError, zipfile.BadZipFile, EOFError, ValueError) as error:

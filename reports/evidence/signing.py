@@ -25,7 +25,6 @@ FIELD = "HeadroomSeal"
 PRINTED = "report printed"
 YEARS = 10
 _PREVIOUS = re.compile(rb"/Prev\s+(\d+)")
-_IDENTIFIER = re.compile(rb"/ID\s*\[\s*<([0-9a-fA-F]{64})>")
 _OWN = "Headroom self-signed"
 
 
@@ -62,7 +61,6 @@ def sign(content: bytes, *, reason: str) -> bytes:
 
 def examine(content: bytes) -> Signature:
     """Whether a PDF's signature is whole and covers all of it, and by whom it is."""
-    from pyhanko.pdf_utils.misc import PdfError
     from pyhanko.pdf_utils.reader import PdfFileReader
 
     found = Signature()
@@ -72,7 +70,7 @@ def examine(content: bytes) -> Signature:
             return found
         found.signed_length = _printed_length(content)
         _validate(signatures[-1], found)
-    except (PdfError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - a PDF may come from anywhere and break anything
         found.problems.append(f"the PDF cannot be read: {type(error).__name__}: {error}"[:200])
     return found
 
@@ -114,20 +112,36 @@ def _printed_length(content: bytes) -> int | None:
 
 def identifier_of(content: bytes) -> str:
     """The digest a printed report bears in its file identifier; empty when there is none."""
-    found = _IDENTIFIER.findall(content)
-    return found[-1].decode().lower() if found else ""
+    from pyhanko.pdf_utils.reader import PdfFileReader
+
+    try:
+        identifier = PdfFileReader(io.BytesIO(content)).trailer["/ID"][0]
+    except Exception:  # noqa: BLE001 - as above
+        return ""
+    return bytes(identifier.original_bytes).hex()
 
 
 def printings_of(seal: Seal) -> set[str]:
-    """SHA-256 of the unsigned bytes printed from a seal: as the trail has them, and as this
-    version prints them now."""
+    """SHA-256 of the unsigned bytes printed from a seal, as the trail has them; where it has none,
+    as this version prints them now."""
     from reports import paper
     from reports.queries.standing import standing
 
     entries = Entry.objects.filter(action=PRINTED, detail__seal=seal.digest)
     told = {str(entry.detail.get("unsigned_sha256")) for entry in entries}
+    if told:
+        return told
     stand = standing(seal.report)
-    return told | {hashlib.sha256(paper.pdf(stand, size=size)).hexdigest() for size in paper.SIZES}
+    return {hashlib.sha256(paper.pdf(stand, size=size)).hexdigest() for size in paper.SIZES}
+
+
+def signed_here(seal: Seal, content: bytes) -> bool:
+    """Whether the trail has these signed bytes. A signature leaves some of its own bytes (the
+    filling of its place) uncovered, so only the digest of the whole file says that it is whole."""
+    found = hashlib.sha256(content).hexdigest()
+    return Entry.objects.filter(
+        action=PRINTED, detail__seal=seal.digest, detail__signed_sha256=found
+    ).exists()
 
 
 # -- the key -------------------------------------------------------------------------------------

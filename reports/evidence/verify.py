@@ -467,8 +467,10 @@ class Costs:
         add(self.whole, currency, amounts, 1)
         self.documents.add(row["document"])
         difference = amounts[1] - amounts[0]
-        if row["commitment"] and difference:  # purchases and amortised use (§4)
-            pair = self.commitments.setdefault((row["commitment"], currency), [Decimal(0)] * 2)
+        card = row.get("rate_card")
+        name = f"rate card {card}" if card else row["commitment"]
+        if name and difference:  # purchases and amortised use; what a rate card prices (§4)
+            pair = self.commitments.setdefault((name, currency), [Decimal(0)] * 2)
             pair[row["category"] != "Purchase"] += difference
         if row["idle_share"] and place[0] in ("shared", "unassigned"):
             idle = Fraction(row["idle_share"])
@@ -998,7 +1000,9 @@ def period_table(costs, currency):
             placed += sum(sums)
     if effective != placed:
         rows["not placed"] = effective - placed
-    return rows, effective - explained or effective - placed
+    sides = {"billed_side": explained, "effective": effective, "allocated": placed,
+             "difference": effective - explained or effective - placed}
+    return rows, sides
 
 
 # ---------------------------------------------------------------------------------- readings (§2)
@@ -1193,11 +1197,11 @@ def _tieouts(check, week, statement):
     tables += list(zip(sorted(c for c in week.whole.whole if c != week.currency),
                        said.get("other_currencies", [])))
     for currency, table in tables:
-        computed, difference = period_table(week.whole, currency)
+        computed, sides = period_table(week.whole, currency)
         given = {row["key"]: row["amount"] for row in table["rows"]}
         check(f"period tie-out {currency}: rows", list(given), list(computed))
         check.all_of(f"period tie-out {currency}", given, computed)
-        check(f"period tie-out {currency}: difference", table["difference"], difference)
+        check.all_of(f"period tie-out {currency}: sides", table, sides)
     places = {}
     for (place, currency), total in week.whole.all_places().items():
         places[place[0], place[1] or "", currency] = total

@@ -7,12 +7,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from django.utils import timezone
+
 from finops.ledger.which import LedgerName, ledger_name, use_ledger
-from reports import paper
+from reports.evidence.printed import print_report
 from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
 
 ASK_AGAIN_SECONDS = 180
+PRINTER = "printer"  # who prints in the background, in the trail
 
 
 def ask(stand: Standing, size: str) -> bool:
@@ -69,13 +72,22 @@ def make(ledger: LedgerName, week: str, revision: int, size: str) -> Path:
         if target.exists():
             return target
         try:
-            content = paper.pdf(stand, size=size)
+            printed = print_report(
+                stand, size=size, by=PRINTER, at=timezone.now(), sign=stand.seal is not None
+            )
         except Exception as error:
             papers.path_of(key, "failed").write_text(f"{type(error).__name__}: {error}")
             raise
+    if printed.signed:
+        _appear(papers.path_of(key, "signed.pdf"), printed.signed)
+    _appear(target, printed.unsigned)
+    papers.path_of(key, "asked").unlink(missing_ok=True)
+    return target
+
+
+def _appear(target: Path, content: bytes) -> None:
+    """Writes a file so that it appears whole or not at all."""
     handle, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
     Path(name).replace(target)
-    papers.path_of(key, "asked").unlink(missing_ok=True)
-    return target

@@ -72,7 +72,7 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
 
 def _evidence(record: dict[str, Any]) -> Iterator[str]:
     evidence = record.get("evidence")
-    if not evidence:
+    if not evidence or "archive" not in evidence:
         return
     path = documents.stored(evidence["archive"])
     if not path.exists():
@@ -84,8 +84,11 @@ def _evidence(record: dict[str, Any]) -> Iterator[str]:
 def _anchor(record: dict[str, Any]) -> Iterator[str]:
     """The head of the trail at sealing must still be the trail's entry of that number."""
     head = record.get("trail")
-    if head and not Entry.objects.filter(number=head["entries"], digest=head["head"]).exists():
-        yield f"the trail no longer holds the entry {head['entries']} that the seal names"
+    if not head:
+        return
+    number, digest = head.get("entries"), head.get("head")
+    if not Entry.objects.filter(number=number, digest=digest).exists():
+        yield f"the trail no longer holds the entry {number} that the seal names"
 
 
 def _reports() -> Iterator[str]:
@@ -98,10 +101,10 @@ def _reports() -> Iterator[str]:
             yield f"{report}: its statement is not in canonical form"
             continue
         copies = {
-            "week": statement["period"]["week"],
-            "method_version": statement["method_version"],
-            "headline": statement["headline"],
-            "figures": statement["figures"] | {"currency": statement["currency"]},
+            "week": (statement.get("period") or {}).get("week"),
+            "method_version": statement.get("method_version"),
+            "headline": statement.get("headline"),
+            "figures": (statement.get("figures") or {}) | {"currency": statement.get("currency")},
         }
         for name, value in copies.items():
             if getattr(report, name) != value:
@@ -116,7 +119,9 @@ def _events() -> Iterator[str]:
         found = [[e.kind, e.by, rfc3339(e.at), e.comment] for e in events if e.kind != "sealed"]
         if record is None:
             continue
-        said = [[e["kind"], e["by"], e["at"], e["comment"]] for e in record["events"]]
+        said = [
+            [e.get(n) for n in ("kind", "by", "at", "comment")] for e in record.get("events", [])
+        ]
         if found != said:
             yield f"seal {seal.number} ({seal.report}): its acts are not those of its record"
         if "waivers" in record:

@@ -8,15 +8,18 @@ from typing import Any
 from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_GET, require_POST
 
+from finops.core.canonical import canonical_bytes, digest
 from reports import figures, paper, sheet
 from reports.models import Report
 from reports.operations import closing, printing, sealing
 from reports.operations.refused import NotAllowed
-from reports.queries import papers
+from reports.queries import kept, papers
 from reports.queries.standing import (
     FINAL,
     Standing,
@@ -25,8 +28,9 @@ from reports.queries.standing import (
     standing,
     state_of,
 )
-from reports.roles import allowed
+from reports.roles import allowed, may
 
+from .downloads import noted
 from .page import page, typed
 
 STATES = ("preliminary", "in review", "final")
@@ -82,15 +86,11 @@ def _found(week: str, revision: int | None = None) -> Standing:
 def report(request: HttpRequest, week: str, revision: int | None = None) -> HttpResponse:
     """One report, with what may be done about it."""
     stand = _found(week, revision)
-    context = sheet.context(
-        stand.statement,
-        sheet.identity(stand),
-        stand.dispositions,
-        note_url=reverse("annotations"),
-    )
-    context |= {
+    context: dict[str, Any] = {
         "layout": "reports/on_screen.html",
-        "linked": True,
+        "article": _article(request, stand),
+        "s": stand.statement,
+        "stand": sheet.identity(stand),
         "has_charts": True,
         "actions": True,
         "standing": stand,
@@ -105,6 +105,23 @@ def report(request: HttpRequest, week: str, revision: int | None = None) -> Http
             old = standing(earlier).statement
             context["differences"] = sheet.differences(old, stand.statement)
     return page(request, "reports/report.html", context)
+
+
+def _article(request: HttpRequest, stand: Standing) -> SafeString:
+    """The report itself, rendered once for all who may do the same: it only changes with what
+    is said in it and who has signed."""
+    can = {"annotate": may(request.user, "annotate")}
+    identity = sheet.identity(stand)
+    shown = {"stand": identity, "dispositions": stand.dispositions, "can": can}
+    key = (papers.BUILD, stand.digest, digest(canonical_bytes(shown)))
+
+    def render() -> str:
+        note_url = reverse("annotations")
+        context = sheet.context(stand.statement, identity, stand.dispositions, note_url=note_url)
+        more = {"linked": True, "can": can, "standing": stand}
+        return render_to_string("reports/article.html", context | more)
+
+    return mark_safe(kept.articles.made(key, render))  # noqa: S308 - a rendered template
 
 
 def _revisions(week: str) -> list[dict[str, Any]]:
@@ -166,8 +183,12 @@ def on_paper(request: HttpRequest, week: str, revision: int) -> HttpResponseBase
     key = papers.key_of(stand, size)
     path = papers.path_of(key)
     if path.exists():
-        name = f"report-{week}-{revision}-{stand.state}.pdf"
-        return FileResponse(path.open("rb"), as_attachment=True, filename=name)
+        signed = papers.path_of(key, "signed.pdf")
+        is_signed = signed.exists() and "unsigned" not in request.GET
+        name = f"report-{week}-{revision}-{stand.state.replace(' ', '-')}.pdf"
+        noted(request, stand, f"PDF, {size}" + (", signed" if is_signed else ""))
+        chosen = signed if is_signed else path
+        return FileResponse(chosen.open("rb"), as_attachment=True, filename=name)
     failed = papers.path_of(key, "failed")
     context: dict[str, Any] = {"stand": stand, "size": size}
     if failed.exists() and "again" not in request.GET:
@@ -184,6 +205,7 @@ def as_csv(request: HttpRequest, week: str, revision: int) -> HttpResponse:
     stand = _found(week, revision)
     answer = HttpResponse(content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="report-{week}-{revision}.csv"'
+    noted(request, stand, "CSV of workloads")
     rows = stand.statement["workloads"]
     names = sorted({name for row in rows for name in row["figures"]})
     writer = csv.writer(answer)

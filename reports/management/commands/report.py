@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 
 from finops.ledger.cli import CannotRun
 from reports import paper
+from reports.evidence.printed import print_report
 from reports.queries.standing import standing
 
 from ._shared import ReportCommand
@@ -28,6 +29,7 @@ class Command(ReportCommand):
         parser.add_argument("--pdf", metavar="F", help="PDF/A-3 on paper")
         parser.add_argument("--record", metavar="F", help="the sealed canonical bytes")
         parser.add_argument("--paper", default="A4", choices=paper.SIZES)
+        parser.add_argument("--sign", action="store_true", help="sign the PDF of a sealed report")
 
     def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
         stand = standing(self.found(options["week"], options["revision"]))
@@ -36,7 +38,10 @@ class Command(ReportCommand):
             written.append(written_whole(path, paper.html(stand, alone=True).encode()))
         if path := options["pdf"]:
             self.progress("setting the pages …")
-            written.append(written_whole(path, paper.pdf(stand, size=options["paper"])))
+            printed = print_report(
+                stand, size=options["paper"], by=self.by, at=self.at, sign=options["sign"]
+            )
+            written.append(written_whole(path, printed.signed or printed.unsigned))
             self.progress("")
         if path := options["record"]:
             content = stand.report.seal.record if stand.seal else stand.report.statement

@@ -1,0 +1,48 @@
+"""`sample WEEK --rows N --seed S`: rows for an auditor's walk-through, by a recorded seed."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from finops.trail.operations import record as trail
+from reports import walkthrough
+from reports.evidence.sealed import Gone
+from reports.lineage import sampled
+from reports.operations.refused import NotAllowed
+from reports.queries.standing import standing
+
+from ._shared import ReportCommand
+
+
+class Command(ReportCommand):
+    """Exit 1 when a sampled row does not lead to a whole document."""
+
+    help = "Pick rows behind a week's figures and follow each to its document."
+    takes_revision = True
+
+    def more_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--rows", type=int, default=10, metavar="N", help="of each kind")
+        parser.add_argument("--seed", help="any text; one is drawn when none is given")
+
+    def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        stand = standing(self.found(options["week"], options["revision"]))
+        seed = options["seed"] or secrets.token_hex(8)
+        count = max(1, min(options["rows"], 1000))
+        try:
+            found = [walkthrough.step(one) for one in sampled(stand, count, seed)]
+        except Gone as error:
+            raise NotAllowed(str(error)) from error
+        trail(
+            at=self.at,
+            actor=self.by,
+            action="sample drawn",
+            subject=f"report {stand.week}",
+            detail={"seed": seed, "rows": count, "keys": [one["key"] for one in found]},
+        )
+        named = [d for one in found for d in [one.get("document"), *one.get("documents", ())] if d]
+        ok = all(one["bytes_whole"] for one in named) and not any("problem" in o for o in found)
+        return {"ok": ok, "week": stand.week, "revision": stand.revision, "digest": stand.digest,
+                "seed": seed, "rows": found}, ok  # fmt: skip

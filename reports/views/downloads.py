@@ -1,0 +1,84 @@
+"""What leaves the house, and the rows behind a figure: downloads, packs, lineage (method §11)."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from finops.ledger.queries import explain
+from finops.trail.operations import record as trail
+from reports import lineage
+from reports.evidence.pack import pack
+from reports.evidence.sealed import Gone
+from reports.operations.refused import NotAllowed
+from reports.queries.standing import Standing, report_of, standing
+from reports.roles import allowed
+
+from .page import page, typed
+
+
+def noted(request: HttpRequest, stand: Standing, what: str) -> None:
+    """Writes a download into the trail: who, what, when, from where."""
+    trail(
+        at=timezone.now(),
+        actor=request.user.get_username(),
+        action="downloaded",
+        subject=f"report {stand.week}",
+        detail={
+            "what": what,
+            "revision": stand.revision,
+            "digest": stand.digest,
+            "from": str(request.META.get("REMOTE_ADDR") or ""),
+        },
+    )
+
+
+def _found(week: str, revision: int) -> Standing:
+    report = report_of(week, revision)
+    if report is None:
+        raise Http404("no such report")
+    return standing(report)
+
+
+@require_GET
+@allowed("read")
+def evidence_pack(request: HttpRequest, week: str, revision: int) -> HttpResponse:
+    """The evidence pack of a sealed report."""
+    stand = _found(week, revision)
+    try:
+        packed = pack(stand, printed=False)
+    except (NotAllowed, Gone) as error:
+        return page(request, "reports/lineage.html", {"stand": stand, "gone": str(error)}, 409)
+    noted(request, stand, f"evidence pack without paper, SHA-256 {packed.sha256}")
+    answer = HttpResponse(packed.content, content_type="application/zip")
+    answer["Content-Disposition"] = f'attachment; filename="evidence-{week}-{revision}.zip"'
+    return answer
+
+
+@require_GET
+@allowed("read")
+def behind(request: HttpRequest, week: str, revision: int, figure: str) -> HttpResponse:
+    """The ledger rows behind one figure of a report."""
+    stand = _found(week, revision)
+    slug, series = typed(request.GET, "workload"), typed(request.GET, "series")
+    context = {"stand": stand, "figure": figure, "slug": slug}
+    try:
+        found = lineage.behind(stand, figure, slug, series)
+    except lineage.NoSuchFigure as error:
+        raise Http404(str(error)) from error
+    except Gone as error:
+        return page(request, "reports/lineage.html", context | {"gone": str(error)})
+    return page(request, "reports/lineage.html", context | {"found": found})
+
+
+@require_GET
+@allowed("read")
+def hour(request: HttpRequest, week: str, revision: int, series: int, hour: str) -> HttpResponse:
+    """The readings behind one token hour, with the documents they came in."""
+    stand = _found(week, revision)
+    try:
+        found = lineage.hour(str(series), hour)
+    except (explain.Unknown, ValueError) as error:
+        raise Http404(str(error)) from error
+    return page(request, "reports/lineage_hour.html", {"stand": stand, "found": found})

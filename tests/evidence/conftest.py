@@ -1,0 +1,58 @@
+"""A small ledger whose week was closed, approved by a second person and sealed, by commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reports.evidence.pack import pack
+from reports.queries.standing import Standing, report_of, standing
+from tests.ledger import small_company
+from tests.reports.test_closing import WEEK, command, whole_week
+
+
+@dataclass
+class Sealed:
+    """The sealed report and the folder the company's files lie in."""
+
+    stand: Standing
+    folder: Path
+
+    def pack(self) -> bytes:
+        return pack(self.stand).content
+
+
+def later_invoice(folder: Path, billed: str) -> None:
+    """The month's export again, to the week's end, with another amount for support."""
+    from tests.ledger.doors import ingested
+
+    rows = small_company.charges()
+    support = next(row for row in rows if row["ServiceName"] == "Support")
+    support |= {"BilledCost": billed, "EffectiveCost": billed}
+    end = {"ChargePeriodStart": "2026-11-16T07:00:00Z", "ChargePeriodEnd": "2026-11-23T00:00:00Z"}
+    rows.append(rows[-1] | end | {"ChargeCategory": "Usage", "ResourceId": "i-b"})
+    path = folder / f"invoice-{billed}.csv"
+    path.write_text(small_company.csv_text(rows))
+    assert ingested(path)[0]["status"] == "posted"
+
+
+def seal_week(week: str = WEEK) -> None:
+    command("close", week, "--by", "Ada")
+    command("dispose", week, "all", "--text", "Known.", "--by", "Ada")
+    command("waive", week, "all", "all", "--text", "Known.", "--by", "Ben")
+    command("review", week, "--by", "Cy")
+    command("approve", week, "--by", "Ben")
+    answer = command("seal", week, "--by", "Ben")
+    assert answer["ok"], answer
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Sealed:
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    seal_week()
+    report = report_of(WEEK)
+    assert report is not None
+    return Sealed(standing(report), tmp_path)

@@ -1,0 +1,237 @@
+"""The evidence pack: the same bytes each time, made of what was sealed, computed by itself."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+
+from finops.ledger.models import Document
+from finops.ledger.operations import documents
+from reports.evidence import verify
+from reports.models import Report, Seal
+from reports.queries.standing import report_of, standing
+from tests.evidence.conftest import Sealed, later_invoice, seal_week
+from tests.reports.test_closing import WEEK, command
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rows(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+def test_only_a_sealed_week_is_packed(sealed: Sealed, tmp_path: Path) -> None:
+    command("close", "2026-W48", "--by", "Ada")
+    answer = command("pack", "2026-W48", "-o", tmp_path / "no.zip")
+    assert not answer["ok"] and "only a sealed report" in answer["error"]
+    assert not (tmp_path / "no.zip").exists()
+    answer = command("pack", WEEK, "-o", tmp_path / "yes.zip")
+    content = (tmp_path / "yes.zip").read_bytes()
+    assert answer["ok"] and answer["sha256"] == hashlib.sha256(content).hexdigest()
+    checked = command("verify", tmp_path / "yes.zip")
+    assert checked["ok"] and checked["kind"] == "pack" and checked["problems"] == []
+    assert checked["digest"] == sealed.stand.digest
+
+
+def test_the_pack_computes_itself_with_nothing_but_python(sealed: Sealed, tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(sealed.pack())) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    folder = tmp_path / "unpacked"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "verify.py"], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.endswith(" equal."))
+    same, _, every = line.split()[0], *line.split()[1:3]
+    assert same == every and int(same) > 150
+    assert sealed.stand.digest in done.stdout
+    if shutil.which("sha256sum"):
+        done = subprocess.run(["sha256sum", "-c", "SHA256SUMS", "--quiet"], cwd=folder, text=True)
+        assert done.returncode == 0
+
+
+def test_the_second_computation_knows_nothing_of_the_first() -> None:
+    text = Path(verify.__file__).read_text()
+    imported = {
+        line.split()[1]
+        for line in text.splitlines()
+        if line[:7] in ("import ", "from da", "from de", "from fr", "from pa", "from co")
+    }
+    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
+    assert "finops" not in text and "django" not in text
+
+
+def test_the_headline_by_hand_from_the_ledgers(sealed: Sealed) -> None:
+    """Without verify.py: sums of two tables, as the README tells."""
+    files = unpacked(sealed.pack())
+    statement = json.loads(files["statement.json"])
+    role = {r["series"]: r["role"] for r in rows(files["ledgers/series.csv"])}
+    start, end = statement["reaches"]["common_start"], statement["reaches"]["common_end"]
+    tokens = {"prompt": 0, "generation": 0}
+    for row in rows(files["ledgers/token_hours.csv"]):
+        if role[row["series"]] in tokens and start <= row["hour"] < end:
+            tokens[role[row["series"]]] += int(row["tokens"])
+    figures = statement["figures"]
+    counted = figures["prompt_tokens"] + figures["generation_tokens"]
+    assert sum(tokens.values()) >= counted > 0
+    price = Fraction(figures["effective_cost"]) * 10**6 / counted
+    assert abs(Fraction(figures["cost_per_million_tokens"]) - price) < Fraction(1, 10**40)
+    charges = rows(files["ledgers/charges.csv"])
+    assert len(charges) == statement["control_totals"]["charges"]
+    assert str(counted) != "0" and f"{figures['prompt_tokens']:,}" in files["README.md"].decode()
+
+
+def test_the_same_seal_gives_the_same_bytes_whatever_comes_later(sealed: Sealed) -> None:
+    first = sealed.pack()
+    assert sealed.pack() == first
+    later_invoice(sealed.folder, "0.93")
+    more_readings(sealed.folder)
+    assert sealed.pack() == first
+    report = Report.objects.get(week=WEEK, revision=1)
+    assert hashlib.sha256(bytes(report.statement)).hexdigest() == report.digest
+    from reports.evidence.sealed import gather
+
+    again = gather(report, sealed.stand.statement)
+    assert again is not None and again.unequal == ()
+    record = sealed.stand.seal or {}
+    found = {name: hashlib.sha256(one).hexdigest() for name, one in again.files.items()}
+    assert found == record["evidence"]["files"], "rows as of the closing changed with later rows"
+
+
+def more_readings(folder: Path) -> None:
+    """Readings of the week that come late: between those known, with other values."""
+    from tests.ledger import small_company
+    from tests.ledger.doors import ingested
+
+    moment = int(small_company.START.timestamp()) + 30 * 3600 + 17
+    model = small_company.ENGINES["b"][0]
+    labels = f'instance="b",job="vllm",model_name="{model}",engine="0"'
+    lines = ["# TYPE vllm:prompt_tokens counter",
+             f"vllm:prompt_tokens_total{{{labels}}} 1900000 {moment}", "# EOF", ""]  # fmt: skip
+    path = folder / "late.om"
+    path.write_text("\n".join(lines))
+    assert ingested(path)[0]["status"] == "posted"
+
+
+def test_documents_can_be_packed_and_missing_ones_are_named(sealed: Sealed, tmp_path: Path) -> None:
+    target = tmp_path / "with.zip"
+    command("pack", WEEK, "-o", target, "--documents")
+    files = unpacked(target.read_bytes())
+    named = [d["sha256"] for d in sealed.stand.statement["control_totals"]["documents"]]
+    assert named and all(
+        hashlib.sha256(files[f"documents/{sha256}"]).hexdigest() == sha256 for sha256 in named
+    )
+    documents.stored(named[0]).unlink()
+    answer = command("pack", WEEK, "-o", target, "--documents")
+    assert not answer["ok"] and "not in the store" in answer["error"]
+    assert command("pack", WEEK, "-o", target)["ok"]
+
+
+def test_evidence_that_is_gone_or_changed_is_said(sealed: Sealed, tmp_path: Path) -> None:
+    archive = documents.stored((sealed.stand.seal or {})["evidence"]["archive"])
+    content = archive.read_bytes()
+    archive.write_bytes(content[:-1] + b"\1")
+    answer = command("pack", WEEK, "-o", tmp_path / "no.zip")
+    assert not answer["ok"]
+    assert any("not what was sealed" in problem for problem in command("verify")["problems"])
+    archive.unlink()
+    answer = command("pack", WEEK, "-o", tmp_path / "no.zip")
+    assert not answer["ok"] and "cannot be read" in answer["error"]
+    assert any("missing" in problem for problem in command("verify")["problems"])
+
+
+def test_another_time_zone_gives_the_same_rows(sealed: Sealed) -> None:
+    from finops.core.period import Period, parse_instant
+    from finops.ledger.queries.export import tables
+
+    period = Period(*(parse_instant(sealed.stand.statement["period"][n]) for n in ("start", "end")))
+    at = sealed.stand.report.created_at
+    before, found = os.environ.get("TZ"), []
+    try:
+        for zone in ("UTC", "Pacific/Chatham"):
+            os.environ["TZ"] = zone
+            time.tzset()
+            found.append([(t.name, t.columns, t.rows) for t in tables(period, at)])
+    finally:
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+    assert found[0] == found[1]
+
+
+def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Sealed) -> None:
+    """A figure of a later close is changed in the database before it is sealed."""
+    from django.db import connection
+
+    from finops.core.canonical import canonical_bytes, digest
+
+    later_invoice(sealed.folder, "0.93")
+    command("restate", WEEK, "--by", "Ada", "--reason", "a new invoice")
+    command("dispose", WEEK, "all", "--text", "Known.", "--by", "Ada")
+    command("waive", WEEK, "all", "all", "--text", "Known.", "--by", "Ben")
+    command("approve", WEEK, "--by", "Ben")
+    report = Report.objects.get(week=WEEK, revision=2)
+    value: dict[str, Any] = json.loads(bytes(report.statement))
+    value["figures"]["effective_cost"] = str(Decimal(value["figures"]["effective_cost"]) - 1)
+    content = canonical_bytes(value)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute("UPDATE reports_report SET statement = %s, digest = %s WHERE id = %s",
+                       [content, digest(content), report.pk])  # fmt: skip
+        cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+    answer = command("seal", WEEK, "--by", "Ben")
+    assert not answer["ok"] and "not confirmed" in answer["error"]
+    assert "report.effective_cost" in answer["error"]
+    assert not command("waive", WEEK, "recomputation", "figures", "--text", "x", "--by", "Ada")[
+        "ok"
+    ]
+    assert command("waive", WEEK, "recomputation", "figures", "--text", "Seen.", "--by", "Ben")[
+        "ok"
+    ]
+    assert command("seal", WEEK, "--by", "Ben")["ok"]
+    record = json.loads(bytes(Seal.objects.get(report=report).record))
+    assert record["evidence"]["figures_unequal_count"] > 0
+
+
+def test_a_restatement_says_what_changed_and_by_which_documents(sealed: Sealed) -> None:
+    later_invoice(sealed.folder, "0.93")
+    command("restate", WEEK, "--by", "Ada", "--reason", "the invoice was replaced")
+    seal_week()
+    report = report_of(WEEK)
+    assert report is not None and report.revision == 2
+    table = (standing(report).seal or {})["restates"]
+    assert table["revision"] == 1 and table["reason"] == "the invoice was replaced"
+    assert table["digest"] == sealed.stand.digest
+    assert any(row["figure"] == "period_effective_cost" for row in table["figures"])
+    added = {one["sha256"] for one in table["documents_added"]}
+    newest = Document.objects.filter(name="invoice-0.93.csv").get()
+    assert newest.pk in added and table["documents_removed"]
+    from reports import paper
+
+    assert "What this revision changed" in paper.html(standing(report))
+
+
+def test_a_document_missing_from_this_ledger_is_no_evidence(sealed: Sealed) -> None:
+    with pytest.raises(CommandError):
+        command("verify", sealed.folder / "whole.csv")
