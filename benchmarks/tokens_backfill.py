@@ -146,8 +146,8 @@ def victoria(binary: str, folder: Path, engines: int, steps: int) -> Iterator[st
                             "timestamps": instants_ms(engine, steps)})
                 for name, labels, values in columns(engine, steps)
             ]  # fmt: skip
-            urlopen(Request(url + "/api/v1/import", "\n".join(lines).encode()))  # noqa: S310
-        urlopen(url + "/internal/force_flush")  # noqa: S310
+            urlopen(Request(url + "/api/v1/import", "\n".join(lines).encode()))
+        urlopen(url + "/internal/force_flush")
         time.sleep(2)
         yield url
 
@@ -159,7 +159,7 @@ def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[
     try:
         for _ in range(600):
             try:
-                urlopen(url + ready, timeout=1)  # noqa: S310
+                urlopen(url + ready, timeout=1)
                 break
             except OSError:
                 time.sleep(0.1)
@@ -265,7 +265,7 @@ def naive(url: str, since: datetime, until: datetime) -> dict[str, Any]:
         while at < until:
             end = min(until, at + timedelta(hours=24))
             form = {"query": name, "start": at.timestamp(), "end": end.timestamp(), "step": STEP_S}
-            with urlopen(url + "/api/v1/query_range", urlencode(form).encode()) as answer:  # noqa: S310
+            with urlopen(url + "/api/v1/query_range", urlencode(form).encode()) as answer:
                 rows = json.loads(answer.read())["data"]["result"]
             for row in rows:
                 key = json.dumps(row["metric"], sort_keys=True)
@@ -289,7 +289,9 @@ def run(series: int, hours: int, binary: str | None) -> dict[str, Any]:
     folder.chmod(0o711)
     data = folder / "data"
     data.mkdir(mode=0o711)
-    store = victoria(binary, folder, engines, steps) if binary else prometheus(folder, engines, steps)
+    store = (
+        victoria(binary, folder, engines, steps) if binary else prometheus(folder, engines, steps)
+    )
     until = START + timedelta(hours=hours)
     try:
         with store as url:
