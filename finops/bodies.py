@@ -13,7 +13,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from reports.roles import may
 
-UPLOADS = {"/imports/": "upload", "/baselines/": "baseline"}  # and who may hand files over there
+UPLOADS = {  # where files are handed over, and by whom
+    "/imports/": "upload",
+    "/baselines/": "baseline",
+    "/mappings/": "mapping",
+    "/invoices/": "invoice",
+    "/memory/log/": "upload",
+}
 FRAME_BYTES = 2**20  # what a form adds around its files
 
 
@@ -26,8 +32,10 @@ class BodyLimitMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         size = _declared(request)
-        permission = UPLOADS.get(request.path)
-        if size > most and permission and may(request.user, permission):
+        if size > most and any(
+            request.path.startswith(path) and may(request.user, permission)
+            for path, permission in UPLOADS.items()
+        ):
             most = settings.UPLOAD_BYTES + FRAME_BYTES
         if size <= most:
             return self.get_response(request)

@@ -9,6 +9,7 @@ from django.core.files.uploadedfile import UploadedFile
 from finops.ledger.models import Document, InvoiceAmount
 from finops.ledger.operations.documents import keep_stream
 from finops.ledger.operations.invoices import set_invoice_amount
+from finops.ledger.operations.papers import refuse_data
 from finops.ledger.which import atomic
 
 from .uploads import clean_name
@@ -32,6 +33,7 @@ def _paper(attached: UploadedFile, *, by: str, at: datetime) -> Document:
         raise ValueError("the attached file is empty")
     name = clean_name(attached.name or "invoice")
     kept = keep_stream(attached, name, "attached")  # type: ignore[arg-type]
+    refuse_data(kept)
     document, _ = Document.objects.get_or_create(
         sha256=kept.sha256,
         defaults={

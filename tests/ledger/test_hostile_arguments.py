@@ -111,3 +111,33 @@ def test_a_device_or_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
     reader.join(10)
     assert found == [b"the report"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_an_export_is_no_paper_until_it_was_read(tmp_path: Path) -> None:
+    from django.core.files.uploadedfile import SimpleUploadedFile
+
+    from finops.ledger.models import Baseline, Charge, Document, InvoiceAmount
+    from finops.ledger.operations.baselines import declare_baseline
+    from finops.ledger.operations.ingest import ingest
+    from finops.ledger.operations.workloads import NotAccepted, add_workload
+    from reports.operations.attaching import enter_amount
+    from tests.ledger.focus_files import focus_text
+    from tests.reports.helpers import NOW
+
+    path = tmp_path / "export.csv"
+    path.write_text(focus_text([{"ResourceId": "i-1"}]))
+    add_workload("chat", model="m", stack="vllm", purpose="inference", by="Ada", at=NOW)
+    price: dict[str, Any] = {"per_million": "2", "currency": "USD", "by": "Ada", "at": NOW}
+    amount = {"issuer": "AWS", "invoice": "1", "billing_period": "2026-10", "amount": "1",
+              "currency": "USD"}  # fmt: skip
+    with pytest.raises(NotAccepted, match="holds data"):
+        declare_baseline("chat", document=path, **price)
+    with pytest.raises(ValueError, match="holds data"):
+        paper = SimpleUploadedFile("export.csv", path.read_bytes())
+        enter_amount(amount, paper, by="Ada", at=NOW)
+    assert not Document.objects.exists() and not InvoiceAmount.objects.exists()
+    assert ingest([str(path)], by="Ada", at=NOW)[0]["status"] == "posted"
+    assert Charge.objects.count() == 1
+    declare_baseline("chat", document=path, **price)  # read by now: it may stand as a paper too
+    enter_amount(amount, SimpleUploadedFile("export.csv", path.read_bytes()), by="Ada", at=NOW)
+    assert Baseline.objects.count() == InvoiceAmount.objects.count() == 1

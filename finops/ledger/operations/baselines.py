@@ -19,6 +19,7 @@ from finops.ledger.which import atomic
 from finops.trail.operations import record
 
 from .documents import Kept, keep
+from .papers import refuse_data
 from .workloads import NotAccepted, workload_named
 
 BASES = ("processed", "delivered")
@@ -55,6 +56,10 @@ def declare_baseline(
     if not document.is_file():
         raise NotAccepted(f"{document}: there is no such file; a declared price needs its document")
     kept = keep(document, document.name, str(document.absolute()))
+    try:
+        refuse_data(kept)
+    except ValueError as error:
+        raise NotAccepted(str(error)) from None
     row = Baseline(
         workload=workload,
         kind="declared",
