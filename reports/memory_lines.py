@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -64,6 +64,27 @@ def lines_of(row: Row) -> list[dict[str, Any]]:
     ]
 
 
+def together(rows: Sequence[Row]) -> Row | None:
+    """GPUs that are measured as one row that closes; None without any.
+
+    A part counts where every one of the GPUs tells it; what is left of the total is the remainder.
+    """
+    known = [row for row in rows if row["total_bytes"] is not None]
+    if not known:
+        return None
+    names = [f"{name}_bytes" for name, *_ in LINES if name != "unattributed"]
+    names += ["used_bytes", "kv_reserved_bytes", "activation_peak_bytes"]
+    parts = {name: _sum([row.get(name) for row in known]) for name in names}
+    total = sum(row["total_bytes"] for row in known)
+    held = sum(parts[f"{name}_bytes"] or 0 for name, *_ in LINES if name != "unattributed")
+    return {"total_bytes": total, "unattributed_bytes": total - held} | parts
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    told = [value for value in values if value is not None]
+    return sum(told) if len(told) == len(values) else None
+
+
 def bar_of(row: Row) -> SafeString | None:
     """The device as one bar: weights, KV in use, KV reserved, and the rest left empty; None where
     the device or one of the three is not measured."""
@@ -97,11 +118,6 @@ def _said(line: Row) -> str:
 def seen_on_device(row: Row) -> str:
     """What nvidia-smi shows of these GPUs, and what of that is the reservation, in a sentence."""
     used, reserved = row["used_bytes"], row["kv_reserved_bytes"]
-    if used is None and row.get("peak_used_bytes") is not None:
-        return (
-            "What nvidia-smi shows is measured on some of these cards only, so no sum of it is "
-            "given; the table by GPU has each card that is measured."
-        )
     if used is None:
         return (
             "What nvidia-smi shows is not measured here: no exporter of GPU metrics reports on "
@@ -120,3 +136,26 @@ def seen_on_device(row: Row) -> str:
         f", of which requests held {figures.gib(row['kv_active_bytes'])} on average. nvidia-smi "
         "cannot tell the two apart: it looks the same on a busy and on an idle day."
     )
+
+
+_REMEDIES = {
+    "raise-utilization": "Raise gpu_memory_utilization",
+    "lower-utilization": "Lower gpu_memory_utilization",
+    "lower-max-num-seqs": "Lower max_num_seqs (requests at once)",
+    "lower-max-num-batched-tokens": "Lower max_num_batched_tokens (tokens in one step)",
+    "raise-kv-cache-memory": "Raise kv_cache_memory_bytes",
+    "start-again": "Start it again",
+    "lower-max-model-len": "Lower max_model_len (the longest request)",
+    "more-gpus": "Spread the model over more GPUs:",
+    "free-device": "Free the card of other programs",
+    "quantize-kv": "Keep the cache in fewer bits",
+    "quantize-weights": "Keep the weights in fewer bits",
+}
+
+
+def remedy_words(kind: str, to: str | None) -> str:
+    """A remedy as an instruction: `Lower max_model_len (the longest request) to 4096`."""
+    text = _REMEDIES.get(kind) or kind.replace("-", " ").capitalize()
+    if not to:
+        return text.rstrip(":")
+    return f"{text} {to}" if text.endswith(":") else f"{text} to {to}"

@@ -71,7 +71,8 @@ def _described(mapping: dict[str, Any]) -> dict[str, Any]:
         ]
         constants = content.get("constants") or {}
         version["constants"] = [(draft.NAMES.get(k, k), text) for k, text in constants.items()]
-        version["dates"] = content.get("dates") or "as in 2026-10-28T13:05:00Z"
+        dates = content.get("dates") or ""
+        version["dates"] = dict(draft.DATES).get(dates, dates)
         version["decimal"] = content.get("decimal", ".")
     return mapping
 

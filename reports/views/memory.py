@@ -20,7 +20,7 @@ from finops.ledger.which import use_ledger
 from finops.sources import engine_log
 from finops.sources.records import EngineStartRecord, Refused
 from reports.forms_data import LogForm
-from reports.memory_lines import bar_of, lines_of, seen_on_device
+from reports.memory_lines import bar_of, lines_of, remedy_words, seen_on_device, together
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import clean_name, take
 from reports.queries.gauge_weeks import chosen_week, gauge_weeks
@@ -51,11 +51,22 @@ def listing(request: HttpRequest) -> HttpResponse:
     if week is not None:
         period = week_of(week, zone())
         fleet = next(iter(memory_rows(period)), None)
-        rows = Paginator(memory_rows(period, by), ROWS_A_PAGE)
-        context |= {"fleet": fleet and _shown(fleet), "period": period}
+        cards = memory_rows(period, "gpu")
+        rows = Paginator(cards if by == "gpu" else memory_rows(period, by), ROWS_A_PAGE)
+        context |= {"fleet": fleet and _fleet(fleet, cards), "period": period}
         context["rows"] = shown = rows.get_page(request.GET.get("page"))
         context["details"] = [_shown(row) for row in shown]
     return page(request, "reports/memory.html", context)
+
+
+def _fleet(row: dict[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fleet; where some GPUs have no metrics, the ones that have, so that the table closes."""
+    measured = together(cards) if row["total_bytes"] is None else None
+    unmeasured = None
+    if measured is not None:
+        unmeasured = None if row["gpus"] is None else row["gpus"] - len(cards)
+        row = row | measured | {"gpus": len(cards)}
+    return _shown(row) | {"is_part": measured is not None, "unmeasured": unmeasured}
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +94,7 @@ def _starts() -> list[EngineStart]:
 def start(request: HttpRequest, pk: int) -> HttpResponse:
     """One start of an engine, as its kept log tells it."""
     row = get_object_or_404(EngineStart.objects.select_related("document"), pk=pk)
-    context = {"start": row, "engines": [row.figures], "zone": zone().key}
+    context = {"start": row, "engines": [_in_words(row.figures)], "zone": zone().key}
     return page(request, "reports/engine_start.html", context)
 
 
@@ -127,4 +138,13 @@ def _explained(form: LogForm, given: UploadedFile) -> dict[str, Any]:
             form.add_error(None, str(refused))
             return {}
     engines = [one.engine.as_json() for one in records if isinstance(one, EngineStartRecord)]
-    return {"engines": engines, "name": name}
+    return {"engines": [_in_words(one) for one in engines], "name": name}
+
+
+def _in_words(engine: dict[str, Any]) -> dict[str, Any]:
+    """An engine's start with each remedy as an instruction."""
+    failure = engine["failure"]
+    if failure:
+        for remedy in (*failure["remedies"], *failure["wrong_remedies"]):
+            remedy["words"] = remedy_words(remedy["kind"], remedy["to"])
+    return engine

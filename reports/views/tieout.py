@@ -38,9 +38,21 @@ def month(request: HttpRequest, period: str) -> HttpResponse:
     details = invoice_details(period)
     context: dict[str, Any] = {"month": period, "months": _months(), "form": form}
     context |= {"details": [_shown(one) for one in details], "views": two_views(period)}
-    context["open"] = sum(one.row.issued is None for one in details)
-    context["off"] = sum(one.row.within is False for one in details)
+    context["headline"] = _headline([one.row for one in details])
     return page(request, "reports/tieout.html", context)
+
+
+def _headline(rows: list[InvoiceRow]) -> str:
+    """The month in a few words."""
+    off = sum(row.within is False for row in rows)
+    unknown = sum(row.issued is None for row in rows)
+    if not rows:
+        return "no invoice lines"
+    if off:
+        return "an invoice differs from its lines" if off == 1 else f"{off} invoices differ"
+    if unknown:
+        return f"the amount issued is known of {len(rows) - unknown} of {len(rows)}"
+    return "every invoice agrees with its lines"
 
 
 def _months() -> list[str]:

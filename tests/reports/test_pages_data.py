@@ -16,7 +16,7 @@ from finops.ledger.models import Charge, CsvMapping, Document, EngineStart, Invo
 from finops.ledger.operations.documents import stored
 from finops.ledger.queries.tieout import invoice_details, two_views
 from reports import mapping_draft
-from reports.memory_lines import bar_of, lines_of, seen_on_device
+from reports.memory_lines import bar_of, lines_of, seen_on_device, together
 from reports.models import Upload
 from reports.operations.drafts import files_of
 from reports.roles import PERMISSIONS, ROLES
@@ -182,7 +182,8 @@ def test_an_upload_that_nothing_recognises_leads_to_its_columns(admin: Client) -
 def test_dates_and_decimals_are_read_off_the_rows() -> None:
     assert mapping_draft.dates_of(["28/10/2026", "13/10/2026"]) == "%d/%m/%Y"
     assert mapping_draft.dates_of(["10/28/2026"]) == "%m/%d/%Y"
-    assert mapping_draft.dates_of(["2026-10-28"]) == ""
+    assert mapping_draft.dates_of(["28.10.2026", "03.10.2026", "32.10.2026"]) == "%d.%m.%Y"
+    assert mapping_draft.dates_of(["2026-10-28"]) == mapping_draft.dates_of([]) == ""
     assert mapping_draft.decimal_of(["1.234,56"]) == ","
     assert mapping_draft.decimal_of(["1,234.56", "12"]) == "."
 
@@ -246,7 +247,7 @@ def test_a_month_ties_out_by_kind_and_in_two_views(tmp_path: Path, admin: Client
     assert (view.elsewhere, view.from_other_months) == (Decimal("-0.5"), Decimal("7"))
     assert view.invoiced - view.elsewhere + view.from_other_months == view.incurred
     page = text_of(admin.get(reverse("tieout", args=["2026-10"])))
-    assert "1 of 1 invoice not compared yet" in page and "123.05" in page
+    assert "the amount issued is known of 0 of 1" in page and "123.05" in page
 
 
 def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
@@ -272,7 +273,7 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     # A second amount takes its place; the same paper again is the same document.
     files = {"attached": SimpleUploadedFile("invoice.pdf", paper)}
     page = text_of(admin.post(address, given | {"amount": "200"} | files, follow=True))
-    assert "1 invoice differs from the lines" in page and "+84.45" in page
+    assert "an invoice differs from its lines" in page and "+84.45" in page
     assert Document.objects.filter(format="invoice-paper").count() == 1
     for change, said in (
         ({"amount": "NaN"}, "errorlist"),
@@ -321,6 +322,16 @@ def test_the_lines_close_and_the_auditor_finds_the_number_of_nvidia_smi() -> Non
     assert "not measured here" in seen_on_device(ROW | {"used_bytes": None})
 
 
+def test_the_measured_cards_close_together_though_one_tells_less() -> None:
+    other = ROW | {"weights_bytes": None, "unattributed_bytes": 16 * GIB}
+    row = together([ROW, other, ROW | {"total_bytes": None}])
+    assert row is not None and row["total_bytes"] == 160 * GIB
+    # The weights are known of one card only: they are part of the remainder of both.
+    assert row["weights_bytes"] is None and row["unattributed_bytes"] == 32 * GIB
+    assert sum(line["bytes"] or 0 for line in lines_of(row)) == 160 * GIB
+    assert together([]) is None
+
+
 def test_pages_of_memory_without_data_say_what_brings_it(admin: Client) -> None:
     assert "No gauges of memory yet" in text_of(admin.get(reverse("memory")))
     assert "Nothing to size yet" in text_of(admin.get(reverse("rightsizing")))
@@ -354,7 +365,7 @@ def test_a_failed_start_is_told_with_what_helps_and_what_does_not(admin: Client)
     )
     page = text_of(admin.post(reverse("memory-log"), {"text": text}))
     assert "did not start" in page and "What helps" in page and "it does not help" in page
-    assert "Raise utilization" in page and "Lower utilization" in page
+    assert "Raise gpu_memory_utilization" in page and "Lower gpu_memory_utilization" in page
     assert "meta-llama/&lt;b&gt;" in page or "<b>" not in page
     for given, said in (({}, "Choose a log file"), ({"text": "nothing of the kind"}, "")):
         answer = admin.post(reverse("memory-log"), given)
