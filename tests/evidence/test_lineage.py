@@ -1,0 +1,102 @@
+"""From a figure to its rows, from there to a line or a reading; samples; downloads in the trail."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from finops.ledger.operations import documents
+from finops.trail.models import Entry
+from finops.trail.operations import verify as verify_trail
+from reports.lineage import rank_of
+from reports.roles import ensure_groups
+from tests.evidence.conftest import Sealed
+from tests.reports.test_closing import WEEK, command
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+
+@pytest.fixture
+def auditor(db: None) -> Client:
+    ensure_groups()
+    user = User.objects.create_user("Vera", password="a long enough one")
+    user.groups.set(Group.objects.filter(name="auditor"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_every_figure_leads_to_rows_and_on_to_a_document(sealed: Sealed, auditor: Client) -> None:
+    where = {"week": WEEK, "revision": 1}
+    text = auditor.get(reverse("report-revision", kwargs=where)).content.decode()
+    links = sorted(set(re.findall(r'href="(/reports/[^"]+/behind/[^"]+)"', text)))
+    figures = sealed.stand.statement["figures"]
+    assert len(links) > len(figures)
+    for link in links:
+        answer = auditor.get(link.replace("&amp;", "&"))
+        assert answer.status_code == 200, link
+    slug = sealed.stand.statement["workloads"][0]["slug"]
+    page = auditor.get(reverse("report-behind", kwargs=where | {"figure": "cost_per_million_tokens"}),
+                       {"workload": slug}).content.decode()  # fmt: skip
+    assert re.search(r"/imports/documents/[0-9a-f]{64}/.*?line \d+", page, re.S)
+    series = re.findall(r"series=(\d+)", page)
+    page = auditor.get(
+        reverse("report-behind", kwargs=where | {"figure": "prompt_tokens"}),
+        {"workload": slug, "series": series[0]},
+    ).content.decode()
+    hours = re.findall(r'href="(/reports/[^"]+/hours/[^"]+)"', page)
+    hour = auditor.get(hours[0]).content.decode()
+    digests = re.findall(r"/imports/documents/([0-9a-f]{64})/", hour)
+    assert digests and documents.stored(digests[0]).exists()
+    for wrong in ({"figure": "nonsense"}, {"figure": "saving"}):
+        assert auditor.get(reverse("report-behind", kwargs=where | wrong)).status_code == 404
+
+
+def test_a_sample_is_repeatable_and_led_to_lines(sealed: Sealed) -> None:
+    first = command("sample", WEEK, "--rows", "3", "--seed", "2026-audit", "--by", "Vera")
+    again = command("sample", WEEK, "--rows", "3", "--seed", "2026-audit", "--by", "Vera")
+    assert first["ok"] and first["rows"] == again["rows"] and len(first["rows"]) == 6
+    for one in first["rows"]:
+        assert one["rank"] == hashlib.sha256(f"2026-audit:{one['key']}".encode()).hexdigest()
+        if one["key"].startswith("charge"):
+            assert one["document"]["bytes_whole"] and one["line_text"]
+        else:
+            assert one["same"] and all(d["bytes_whole"] for d in one["documents"])
+    other = command("sample", WEEK, "--rows", "3", "--seed", "another", "--by", "Vera")
+    assert {o["key"] for o in other["rows"]} != {o["key"] for o in first["rows"]}
+    assert rank_of("a", "b") != rank_of("ab", "")
+    entry = Entry.objects.filter(action="sample drawn").order_by("number").first()
+    assert entry is not None and entry.actor == "Vera" and entry.detail["seed"] == "2026-audit"
+
+
+def test_a_sampled_row_without_its_document_is_a_problem(sealed: Sealed) -> None:
+    for one in sealed.stand.statement["control_totals"]["documents"]:
+        path = documents.stored(one["sha256"])
+        path.write_bytes(path.read_bytes() + b" ")
+    assert not command("sample", WEEK, "--rows", "2", "--seed", "x", "--by", "Vera")["ok"]
+
+
+def test_what_leaves_the_house_stands_in_the_trail(sealed: Sealed, auditor: Client) -> None:
+    where = {"week": WEEK, "revision": 1}
+    pack = auditor.get(reverse("report-pack", kwargs=where))
+    assert pack.status_code == 200 and pack["Content-Type"] == "application/zip"
+    assert auditor.get(reverse("report-csv", kwargs=where)).status_code == 200
+    entries = list(Entry.objects.filter(action="downloaded").order_by("number"))
+    assert [one.actor for one in entries] == ["Vera", "Vera"]
+    assert hashlib.sha256(pack.content).hexdigest() in entries[0].detail["what"]
+    assert entries[0].detail["from"] == "127.0.0.1"
+    assert entries[0].detail["digest"] == sealed.stand.digest
+    assert verify_trail() == []
+
+
+def test_an_open_report_has_rows_but_no_pack(sealed: Sealed, auditor: Client) -> None:
+    command("close", "2026-W48", "--by", "Ada")
+    where = {"week": "2026-W48", "revision": 1}
+    assert auditor.get(reverse("report-pack", kwargs=where)).status_code == 409
+    figure = where | {"figure": "period_effective_cost"}
+    assert auditor.get(reverse("report-behind", kwargs=figure)).status_code == 200
