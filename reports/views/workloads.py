@@ -16,13 +16,15 @@ from django.views.decorators.http import require_GET, require_http_methods
 from finops.core.period import Period
 from finops.ledger.models import Workload
 from finops.ledger.operations.workloads import NotAccepted, add_workload
+from finops.ledger.queries.discovery import proposed_workloads
 from finops.ledger.queries.workload_hours import workload_hours
 from finops.ledger.queries.workloads import workload_rows
 from reports import charts, figures
 from reports.forms import WorkloadForm
 from reports.memory_words import memory_blocks
+from reports.queries.kept import workload_weeks
 from reports.queries.notes import as_statement, current_annotations
-from reports.queries.standing import recent_statements
+from reports.queries.standing import recent_reports, statement_of
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
@@ -35,11 +37,12 @@ WEEKS = 12
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
     """All workloads with their newest figures."""
-    newest = recent_statements(1)
+    newest = [statement_of(report) for report in recent_reports(1)]
     said = {w["slug"]: w for w in newest[0]["workloads"]} if newest else {}
     rows = [row | {"said": said.get(row["slug"])} for row in workload_rows()]
     context = {"rows": rows, "week": newest[0]["period"]["week"] if newest else None}
     context["currency"] = newest[0]["currency"] if newest else "USD"
+    context["proposed"] = proposed_workloads(timezone.now())
     return page(request, "reports/workloads.html", context)
 
 
@@ -65,13 +68,14 @@ def add(request: HttpRequest) -> HttpResponse:
 def workload(request: HttpRequest, slug: str) -> HttpResponse:
     """One workload: its newest figures, its weeks, its memory and what happened to it."""
     slug = slug.replace("\0", "")
-    statements = recent_statements(WEEKS)
-    weeks = [_week(statement, slug) for statement in statements]
+    reports = recent_reports(WEEKS)
+    rows = workload_weeks(reports, slug)
+    weeks = [{"week": r.week, "row": row} for r, row in zip(reports, rows, strict=True)]
     row = next((w["row"] for w in reversed(weeks) if w["row"]), None)
     known = Workload.objects.filter(slug=slug).first()
     if row is None and known is None:
         raise Http404("no such workload")
-    newest = statements[-1] if statements else None
+    newest = statement_of(reports[-1]) if reports else None
     context: dict[str, Any] = {
         "slug": slug,
         "known": known,
@@ -85,11 +89,6 @@ def workload(request: HttpRequest, slug: str) -> HttpResponse:
         "notes": current_annotations(workload=slug)[::-1][:20],
     }
     return page(request, "reports/workload.html", context)
-
-
-def _week(statement: dict[str, Any], slug: str) -> dict[str, Any]:
-    row = next((w for w in statement["workloads"] if w["slug"] == slug), None)
-    return {"week": statement["period"]["week"], "row": row}
 
 
 def _charts(weeks: list[dict[str, Any]], currency: str) -> dict[str, Any]:

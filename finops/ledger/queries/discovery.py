@@ -1,0 +1,68 @@
+"""Engines that no rule gives to a place, each with the workload one would make of them (method §4)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from finops.core.allocation import UNASSIGNED
+from finops.ledger.models import Series, TokenHour
+from finops.sources.engines import role_of
+
+from .allocation import assign_series
+
+LOOKED_BACK = timedelta(days=7)
+ROLES = ("prompt", "delivered_prompt")
+MODEL_LABELS = ("model_name", "model", "gen_ai_request_model")
+
+
+def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
+    """Proposals as plain values, the most tokens of the last seven days first: `slug`, `model`,
+    `stack`, `namespace`, `matchers` for a rule, `series` and `tokens`."""
+    hours = TokenHour.objects.filter(
+        hour__gt=at - LOOKED_BACK, hour__lte=at, series__role__in=ROLES
+    ).order_by("series_id", "hour", "-revision")
+    tokens: dict[int, int] = {}
+    last: dict[int, datetime] = {}
+    for pk, hour, count in hours.distinct("series_id", "hour").values_list(
+        "series_id", "hour", "tokens"
+    ):
+        tokens[pk], last[pk] = tokens.get(pk, 0) + count, hour
+    assign, found = assign_series(), dict[str, dict[str, Any]]()
+    for one in Series.objects.filter(pk__in=tokens).select_related("target__source").order_by("pk"):
+        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
+        if assign(labels, last[one.pk]).kind == UNASSIGNED:
+            row = _proposal(one)
+            known = found.setdefault(row["matchers"], row)
+            known["series"] += 1
+            known["tokens"] += tokens[one.pk]
+    return sorted(found.values(), key=lambda row: (-row["tokens"], row["slug"]))
+
+
+def _proposal(series: Series) -> dict[str, Any]:
+    """A workload of the series' model and namespace, by their own labels; else of its job."""
+    labels: dict[str, str] = series.labels
+    model_label = next((name for name in MODEL_LABELS if labels.get(name)), None)
+    model = labels[model_label] if model_label else ""
+    named = [name for name in (model_label, "namespace") if name and labels.get(name)] or ["job"]
+    role = role_of(series.metric, labels)
+    return {
+        "slug": _slug(model or labels.get("job", "")),
+        "model": model,
+        "stack": role.engine if role else "",
+        "namespace": labels.get("namespace", ""),
+        "matchers": ",".join(f'{name}="{_escaped(labels.get(name, ""))}"' for name in named),
+        "series": 0,
+        "tokens": 0,
+    }
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _slug(text: str) -> str:
+    """The last piece of a model's name as a slug."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.rsplit("/", 1)[-1].lower()).strip("-")
+    return name[:60] or "workload"
