@@ -14,6 +14,7 @@ from finops.ledger.queries import mappings
 from reports.models import Annotation
 from reports.queries.weeks import zone
 from reports.roles import ROLES
+from reports.widgets import LongSelect
 
 FORMATS = [
     ("", "Found out from the content"),
@@ -95,7 +96,7 @@ class AnnotationForm(PlainForm):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"],
     )
-    workload = forms.ChoiceField(label="Workload", required=False)
+    workload = forms.ChoiceField(label="Workload", required=False, widget=LongSelect)
     kind = forms.ChoiceField(label="Kind", choices=Annotation.KINDS, initial="other")
     text = forms.CharField(
         label="What happened", widget=forms.Textarea(attrs={"rows": 3}), max_length=2000
@@ -182,7 +183,7 @@ class RuleForm(PlainForm):
         help_text="Like service=Amazon EC2,tag:app=chat for charges, or model_name=llama-70b "
         "for series. Operators: = != =~ !~",
     )
-    target = forms.ChoiceField(label="Goes to")
+    target = forms.ChoiceField(label="Goes to", widget=LongSelect)
     order = forms.IntegerField(
         label="Order", min_value=0, max_value=1_000_000, initial=100, help_text="Lower is first."
     )

@@ -9,8 +9,9 @@ from django.urls import reverse
 
 from reports import figures
 from reports.memory_words import active_share
-from reports.models import Seal
-from reports.queries.standing import FINAL, shown_reports, state_of
+from reports.models import Report, Seal
+from reports.queries import kept
+from reports.queries.standing import FINAL, Standing, state_of
 from reports.roles import ADMIN, AUDITOR, ENGINEER, FINANCE
 
 WEEKS = 8
@@ -20,14 +21,20 @@ Statement = Mapping[str, Any]
 
 
 def panels(
-    roles: frozenset[str], statement: Statement, sources: Sequence[Mapping[str, Any]]
+    roles: frozenset[str],
+    stand: Standing,
+    sources: Sequence[Mapping[str, Any]],
+    newest: Sequence[Report],
 ) -> list[Panel]:
-    """The panels of the roles a person has; an administrator has all."""
+    """The panels of the roles a person has; an administrator has all. `newest` are the shown
+    reports of the newest weeks."""
     found = []
+    statement = stand.statement
     if roles & {FINANCE, ADMIN}:
-        found += [_approvals(), _invoices(statement)]
+        found += [_approvals(newest), _invoices(statement)]
     if roles & {ENGINEER, ADMIN}:
-        found += [_readings(statement, sources), _memory(statement)]
+        found.append(_readings(statement, sources))
+        found += kept.panels.made(stand.digest, lambda: [_memory(statement)])
     if roles & {AUDITOR, ADMIN}:
         found.append(_sealed())
     return found
@@ -41,7 +48,7 @@ def _row(text: str, note: str = "", url: str = "", chip: str = "", tone: str = "
     return {"text": text, "note": note, "url": url, "chip": chip, "tone": tone}
 
 
-def _approvals() -> Panel:
+def _approvals(newest: Sequence[Report]) -> Panel:
     """The newest weeks that are not final yet."""
     rows = [
         _row(
@@ -51,10 +58,10 @@ def _approvals() -> Panel:
             state_of(report),
             "preliminary",
         )
-        for report in shown_reports(limit=WEEKS)
+        for report in newest
         if state_of(report) != FINAL
     ]
-    return _panel("Waits for approval", rows, f"The last {WEEKS} weeks are final.")
+    return _panel("Waits for approval", rows, "The newest weeks are final.")
 
 
 def _invoices(statement: Statement) -> Panel:

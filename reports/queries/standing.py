@@ -10,6 +10,7 @@ import orjson
 
 from finops.core.period import rfc3339
 from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
+from reports.queries import kept
 
 PRELIMINARY, IN_REVIEW, FINAL, SUPERSEDED = "preliminary", "in review", "final", "superseded"
 OPEN = (PRELIMINARY, IN_REVIEW)
@@ -72,9 +73,10 @@ class Standing:
 
 def report_of(week: str, revision: int | None = None) -> Report | None:
     """The revision asked for, by default the one a reader should see: see `shown_first`."""
+    rows = Report.objects.filter(week=week).defer("statement").prefetch_related("events")
     if revision is not None:
-        return Report.objects.filter(week=week, revision=revision).first()
-    reports = list(Report.objects.filter(week=week).prefetch_related("events", "seal"))
+        return rows.filter(revision=revision).first()
+    reports = list(rows)
     return shown_first(reports)
 
 
@@ -93,8 +95,9 @@ def standing(report: Report) -> Standing:
     """The report with its state, people and dispositions; a seal's record speaks for itself."""
     events = sorted(report.events.all(), key=lambda e: e.id)
     kinds = {event.kind for event in events}
-    seal = Seal.objects.filter(report=report).first() if "sealed" in kinds else None
-    record = orjson.loads(bytes(seal.record)) if seal else None
+    rows = Seal.objects.filter(report=report).defer("record")
+    seal = rows.first() if "sealed" in kinds else None
+    record = _record(seal) if seal else None
     state = SUPERSEDED if SUPERSEDED in kinds else FINAL if seal else _open_state(events)
     revisions = list(
         Report.objects.filter(week=report.week).values_list("revision", "events__kind")
@@ -103,7 +106,7 @@ def standing(report: Report) -> Standing:
     return Standing(
         report=report,
         state=state,
-        statement=record["statement"] if record else orjson.loads(bytes(report.statement)),
+        statement=record["statement"] if record else statement_of(report),
         digest=seal.digest if seal else report.digest,
         events=events,
         dispositions=record["dispositions"] if record else dispositions(report.week),
@@ -112,6 +115,10 @@ def standing(report: Report) -> Standing:
         newest_revision=max(revision for revision, _ in revisions),
         sealed_revision=max(sealed, default=None),
     )
+
+
+def _record(seal: Seal) -> dict[str, Any]:
+    return kept.statements.made(f"seal {seal.digest}", lambda: orjson.loads(bytes(seal.record)))
 
 
 def _open_state(events: Iterable[ReportEvent]) -> str:
@@ -166,19 +173,10 @@ def state_of(report: Report) -> str:
 
 
 def statement_of(report: Report) -> dict[str, Any]:
-    """The statement as it was said."""
-    value: dict[str, Any] = orjson.loads(bytes(report.statement))
-    return value
+    """The statement as it was said; kept by its digest, so it is read and never changed."""
+    return kept.statements.made(report.digest, lambda: orjson.loads(bytes(report.statement)))
 
 
-def recent_statements(weeks: int, until: str | None = None) -> list[dict[str, Any]]:
-    """The shown statements of the newest weeks (up to and including `until`), oldest first."""
-    names = Report.objects.order_by("-week").values_list("week", flat=True).distinct()
-    if until:
-        names = names.filter(week__lte=until)
-    rows = Report.objects.filter(week__in=list(names[:weeks])).prefetch_related("events")
-    groups: dict[str, list[Report]] = {}
-    for row in rows:
-        groups.setdefault(row.week, []).append(row)
-    shown = [report for week in sorted(groups) if (report := shown_first(groups[week]))]
-    return [statement_of(report) for report in shown]
+def recent_reports(weeks: int) -> list[Report]:
+    """The shown reports of the newest weeks, oldest first; their statements are not loaded."""
+    return shown_reports(limit=weeks)[::-1]

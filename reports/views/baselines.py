@@ -23,6 +23,7 @@ from reports.forms import PlainForm, sensible
 from reports.operations.uploads import clean_name
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
+from reports.widgets import LongSelect
 
 from .page import note_sample, page, typed
 
@@ -30,7 +31,7 @@ from .page import note_sample, page, typed
 class DeclaredForm(PlainForm):
     """A price with the document that says it."""
 
-    workload = forms.ChoiceField(label="Workload")
+    workload = forms.ChoiceField(label="Workload", widget=LongSelect)
     per_million = forms.CharField(label="Price per million tokens", max_length=60)
     currency = forms.CharField(label="Currency", max_length=3, initial="USD")
     document = forms.FileField(label="Document that says so")
@@ -40,8 +41,8 @@ class DeclaredForm(PlainForm):
 class MeasuredForm(PlainForm):
     """Tokens and cost of a legacy workload in a period."""
 
-    workload = forms.ChoiceField(label="Workload")
-    legacy = forms.ChoiceField(label="Legacy workload")
+    workload = forms.ChoiceField(label="Workload", widget=LongSelect)
+    legacy = forms.ChoiceField(label="Legacy workload", widget=LongSelect)
     start = forms.DateField(
         label="From", widget=forms.DateInput(attrs={"type": "date"}), validators=[sensible]
     )

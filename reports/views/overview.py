@@ -15,30 +15,29 @@ from finops.ledger.queries.sources import health
 from finops.ledger.which import use_ledger
 from reports import sheet
 from reports.models import Annotation, Report
-from reports.queries.desk import panels
+from reports.queries import kept
+from reports.queries.desk import WEEKS, panels
 from reports.queries.standing import Standing, shown_reports, standing
 from reports.roles import allowed, may, roles_of
 
 from .page import page
+
+MOST_SHOWN = 10
 
 
 @require_GET
 @allowed("read")
 def overview(request: HttpRequest) -> HttpResponse:
     """The newest report in short, and what waits for a person."""
-    shown = shown_reports(limit=1)
+    shown = shown_reports(limit=WEEKS)
     context: dict[str, Any] = {"sources": _sources(), "steps": None}
     if shown:
-        stand = standing(Report.objects.get(pk=shown[0].pk))
-        # The overview draws the trend alone; the hours stay in the report.
-        lean = dict(stand.statement) | {"memory_hours": []}
-        context |= sheet.context(
-            lean, sheet.identity(stand), stand.dispositions, note_url=reverse("annotations")
-        )
+        stand = standing(shown[0])
+        context |= _short(stand)
         context |= {"standing": stand, "linked": True, "has_charts": True}
         # The shown revision is what holds; what still has to be done is of the newest one.
-        newest = Report.objects.filter(week=stand.week).order_by("-revision")[0]
-        context["panels"] = panels(roles_of(request.user), stand.statement, context["sources"])
+        newest = Report.objects.filter(week=stand.week).defer("statement").order_by("-revision")[0]
+        context["panels"] = panels(roles_of(request.user), stand, context["sources"], shown)
         context["todo"] = _todo(request, stand if newest == stand.report else standing(newest))
     else:
         context["steps"] = steps()
@@ -46,6 +45,21 @@ def overview(request: HttpRequest) -> HttpResponse:
         Annotation.objects.filter(replaced_by__isnull=True).order_by("-at", "-id")[:3]
     )
     return page(request, "reports/overview.html", context)
+
+
+def _short(stand: Standing) -> dict[str, Any]:
+    """The template's values of what the overview shows, made once for each report."""
+    url, lean = reverse("annotations"), _lean(stand.statement)
+    return kept.contexts.made(
+        stand.digest, lambda: sheet.context(lean, sheet.identity(stand), {}, note_url=url)
+    )
+
+
+def _lean(statement: dict[str, Any]) -> dict[str, Any]:
+    """What the overview shows of a statement: the rest stays in the report."""
+    left = {"workloads": statement["workloads"][:MOST_SHOWN], "bridge": None}
+    left |= {name: [] for name in ("memory", "memory_hours", "rules", "exceptions", "allocation")}
+    return statement | left | {"workload_count": len(statement["workloads"])}
 
 
 def _sources() -> list[dict[str, Any]]:

@@ -88,10 +88,12 @@ def hours(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404("no such source")
     try:
         at = hour_of(parse_instant(typed(request.GET, "at")))
-    except ValueError:
+        period = Period(at - timedelta(hours=1), at + timedelta(hours=1))
+        rows = fetches_of(name, at)
+    except (ValueError, OverflowError):  # the calendar's first and last hour have no neighbour
         raise Http404("no such hour") from None
-    context = {"name": name, "at": at, "rows": fetches_of(name, at), "zone": zone().key}
-    context |= {"before": at - timedelta(hours=1), "after": at + timedelta(hours=1)}
+    context = {"name": name, "at": at, "rows": rows, "zone": zone().key}
+    context |= {"before": period.start, "after": period.end}
     return page(request, "reports/source_hours.html", context)
 
 

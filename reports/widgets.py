@@ -1,0 +1,30 @@
+"""Form widgets of the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.forms.utils import flatatt
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+
+class LongSelect(forms.Select):
+    """A choice among hundreds of names, written without a template for each of them."""
+
+    def render(
+        self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None
+    ) -> SafeString:
+        """The element with its options; groups of choices are not used here."""
+        given = self.build_attrs(self.attrs, {**(attrs or {}), "name": name})
+        chosen = "" if value is None else str(value)
+        options = format_html_join(
+            "",
+            '<option value="{}"{}>{}</option>',
+            (
+                (key, SafeString(" selected") if str(key) == chosen else "", label)
+                for key, label in self.choices
+            ),
+        )
+        return format_html("<select{}>{}</select>", flatatt(given), options)
