@@ -1,0 +1,182 @@
+"""Every page in a real browser, by people of each role: accessible, whole, and of this site alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.sample_service import PEOPLE, Visitor, sample_service
+from tests.house.product import Up
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+WEEK = "2026-W47"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
+
+PAGES = (
+    "/", "/reports/", f"/reports/{WEEK}/", "/reports/2026-W46/", "/reports/compare/",
+    "/exceptions/", "/exceptions/?week=2026-W46", "/workloads/", "/workloads/chat-70b/",
+    "/workloads/chat-70b/hours/", "/annotations/", "/imports/", "/sources/",
+    "/sources/prometheus-eu-prod-1/hours/?at=2026-11-17T03:00:00Z", "/invoices/", "/rules/",
+    "/baselines/", "/prices/", "/help/", "/start/", "/style/",
+)  # fmt: skip
+OF_ADMINS = ("/people/",)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Up]:
+    with sample_service(8737) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as engine:
+        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def _violations(page: Any) -> list[str]:
+    """What axe finds on the page as it stands."""
+    page.evaluate(AXE.read_text())  # a script element would not pass the site's policy
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found["violations"]
+        for node in one["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_every_page_is_accessible_to_every_role(service: Up, browser: Any, name: str) -> None:
+    visitor = Visitor(browser, service.address, name)
+    for path in (*PAGES, *(OF_ADMINS if PEOPLE[name] == "admin" else ())):
+        visitor.go(path)
+        assert visitor.page.locator("h1").count() == 1, path
+        assert "Sample organisation." in visitor.page.locator("body").inner_text(), path
+        assert _violations(visitor.page) == [], path
+    assert visitor.problems == []
+
+
+@pytest.mark.parametrize("width", [360, 768, 1920])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_every_width_in_light_and_dark(
+    service: Up, browser: Any, width: int, scheme: str
+) -> None:
+    size = {"width": width, "height": 900}
+    visitor = Visitor(browser, service.address, "mira", viewport=size, color_scheme=scheme)
+    for path in (*PAGES, *OF_ADMINS):
+        visitor.go(path)
+        too_wide = "document.documentElement.scrollWidth > innerWidth"
+        assert not visitor.page.evaluate(too_wide), path
+        if scheme == "dark" and width == 768:
+            assert _violations(visitor.page) == [], path
+    assert visitor.problems == []
+
+
+def test_finance_compares_decides_and_approves(service: Up, browser: Any) -> None:
+    ben = Visitor(browser, service.address, "ben")
+    assert "Waits for approval" in ben.text()
+    ben.go("/reports/")
+    ben.page.locator("#state").select_option("preliminary")
+    ben.press("Show")
+    assert WEEK not in ben.text() and "2026-W46" in ben.text()
+    with ben.page.expect_download() as waiting:
+        ben.choose("CSV")
+    assert Path(waiting.value.path()).read_text().startswith("week,revision,state")
+    ben.go(f"/reports/compare/?left=2026-W46&right={WEEK}")
+    assert "Effective cost" in ben.text()
+    ben.go("/exceptions/?week=2026-W46")
+    for box in ben.page.locator("input[name=exception]").all():
+        box.check()
+    if ben.page.locator("input[name=exception]").count():
+        ben.page.locator("#text").fill("Looked into; acceptable.")
+        ben.press("Write the decision")
+        assert "Looked into; acceptable." in ben.text()
+    ben.go("/reports/2026-W46/")
+    ben.press("Approve")
+    assert "was approved" in ben.text()
+    assert ben.problems == []
+
+
+def test_an_engineer_annotates_an_hour_of_the_chart(service: Up, browser: Any) -> None:
+    emil = Visitor(browser, service.address, "emil", viewport={"width": 1280, "height": 900})
+    assert "KV cache in use" in emil.text()
+    emil.go("/workloads/chat-70b/")
+    chart = emil.page.locator("#workload-memory-0")
+    chart.scroll_into_view_if_needed()
+    live = emil.page.locator("figure:has(#workload-memory-0) .live .draglayer .nsewdrag").first
+    live.wait_for(timeout=20_000)
+    # The SVG stays for people who do not see the drawing.
+    assert chart.get_attribute("role") == "img"
+    box = live.bounding_box()
+    assert box is not None
+    emil.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    emil.page.wait_for_timeout(300)
+    emil.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    emil.page.wait_for_url("**/annotations/**")
+    # The middle of the week is Thursday noon.
+    assert emil.page.locator("#id_at").input_value() in ("2026-11-19T11:00", "2026-11-19T12:00")
+    assert emil.page.locator("#id_workload").input_value() == "chat-70b"
+    emil.page.locator("#id_text").fill("prefix caching switched on")
+    emil.press("Write")
+    assert "prefix caching switched on" in emil.text()
+    emil.page.get_by_role("link", name="Edit prefix caching switched on").click()
+    emil.page.locator("#id_text").fill("prefix caching on, with a larger block")
+    emil.press("Write the new version")
+    assert "Edited; before" in emil.text()
+    emil.go("/sources/")
+    assert "Coverage by the hour" in emil.text()
+    assert emil.problems == []
+
+
+def test_an_auditor_reads_all_and_changes_nothing(service: Up, browser: Any) -> None:
+    ines = Visitor(browser, service.address, "ines")
+    assert "Sealed reports" in ines.text()
+    ines.go(f"/reports/{WEEK}/")
+    assert "SHA-256" in ines.text() and "✓" in ines.text()
+    with ines.page.expect_download(timeout=90_000) as waiting:
+        ines.page.get_by_role("link", name="Download PDF").click()
+    assert Path(waiting.value.path()).read_bytes().startswith(b"%PDF-")
+    for path in PAGES:
+        ines.go(path)
+        forms = ines.page.locator("main form[method=post]").count()
+        assert forms == 0, path
+    ines.go("/people/")
+    assert "Your role does not allow this" in ines.text()
+
+
+def test_an_admin_gives_a_role(service: Up, browser: Any) -> None:
+    mira = Visitor(browser, service.address, "mira")
+    mira.go("/people/")
+    mira.page.locator("#id_username").fill("noor")
+    mira.page.locator("#id_password").fill("a password of four words")
+    mira.page.get_by_label("auditor: ").check()
+    mira.press("Add")
+    assert "noor may sign in now" in mira.text()
+    noor = Visitor(browser, service.address, "noor")
+    assert "Sealed reports" in noor.text()
+
+
+def test_charts_stay_without_javascript_and_on_paper(service: Up, browser: Any) -> None:
+    plain = Visitor(browser, service.address, "ines", java_script_enabled=False)
+    plain.go(f"/reports/{WEEK}/")
+    for chart in plain.page.locator("svg.chart").all():
+        playwright.expect(chart).to_be_visible()
+    assert plain.page.locator("svg.chart").count() >= 5
+    scripted = Visitor(browser, service.address, "ines")
+    scripted.go(f"/reports/{WEEK}/")
+    scripted.page.locator(".live .main-svg").first.wait_for(timeout=20_000)
+    scripted.page.emulate_media(media="print")
+    assert scripted.page.locator(".live").first.is_hidden()
+    assert scripted.page.locator("svg.chart").first.bounding_box()["width"] > 300
