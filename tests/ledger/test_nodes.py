@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from finops.core.held import charged_key, held_hours, resource_keys
 from finops.core.period import HOUR_MS
@@ -195,3 +196,25 @@ def test_a_request_holds_until_the_next_reading_and_not_over_a_gap() -> None:
 def test_tokens_stand_beside(cluster: None) -> None:
     (row,) = stated()["workloads"]
     assert row["tokens"]["prompt"] == booked(600)
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ({"gpu_ms": -1}, "gpu_hour_not_negative"),
+        ({"observed_ms": HOUR_MS + 1}, "gpu_hour_observed_within_hour"),
+        ({"observed_ms": -1}, "gpu_hour_observed_within_hour"),
+        ({}, "gpu_hour_once"),
+    ],
+)
+def test_the_schema_refuses_hours_that_cannot_be(
+    cluster: None, change: dict[str, int], constraint: str
+) -> None:
+    row = GpuHour.objects.first()
+    assert row is not None
+    row.pk = None
+    row.revision += 1 if change else 0
+    for name, value in change.items():
+        setattr(row, name, value)
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
+        row.save(force_insert=True)
