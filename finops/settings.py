@@ -161,6 +161,9 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# What a Prometheus must show to read /metrics/cost; while it is empty, there is no such page.
+METRICS_TOKEN = environment.text("HEADROOM_METRICS_TOKEN")
+
 # Files people hand over: looked into daily, each file read once (its bytes are kept).
 INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICE_FOLDER", str(DATA / "invoices")))
 
