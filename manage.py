@@ -15,7 +15,7 @@ from finops import embedded
 # These neither need a database nor should wait for one.
 WITHOUT_DATABASE = {
     "help", "version", "--help", "-h", "--version", "collectstatic", "makemessages", "startapp",
-    "diffsettings", "findstatic", "kv", "explain-log",
+    "diffsettings", "findstatic", "kv", "explain-log", "grafana_pack",
 }  # fmt: skip
 STARTS_SERVERS = {"up", "doctor"}
 

@@ -189,10 +189,12 @@ def from_samples(folder: Path, series: list[dict[str, Any]] | None = None) -> Pa
 
 
 @contextmanager
-def prometheus(folder: Path, storage: Path) -> Iterator[str]:
-    """A real Prometheus over a TSDB, scraping nothing; its URL."""
+def prometheus(
+    folder: Path, storage: Path, settings: str = "scrape_configs: []\n"
+) -> Iterator[str]:
+    """A real Prometheus over a TSDB, scraping nothing unless its settings say so; its URL."""
     assert PROMETHEUS is not None
-    (configuration := folder / "prometheus.yml").write_text("scrape_configs: []\n")
+    (configuration := folder / "prometheus.yml").write_text(settings)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
