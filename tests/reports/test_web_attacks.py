@@ -171,3 +171,12 @@ def test_setting_up_inside_the_sample_is_told(person: Callable[..., User]) -> No
     answer = client.post("/workloads/add/", given, follow=True)
     assert "went into the sample organisation" in answer.content.decode()
     assert not Workload.objects.using("default").exists()
+
+
+def test_the_calendars_first_and_last_hours_of_a_source_are_not_found(admin: Client) -> None:
+    from finops.ledger.models import Source
+
+    Source.objects.create(name="files", kind="files", created_at=NOW, created_by="Ada")
+    assert admin.get("/sources/files/hours/?at=2026-11-20T10:00:00Z").status_code == 200
+    for at in ("0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00Z"):
+        assert admin.get("/sources/files/hours/", {"at": at}).status_code == 404
