@@ -104,7 +104,11 @@ class Waterfall:
              "showarrow": False, "font": {"size": 13}}
             for x, y, (week, value) in ((names[0], 0, self.start), (names[-1], levels[-1], self.end))
         ]  # fmt: skip
-        axis = {"type": "category", "categoryorder": "array", "categoryarray": names}
+        axis: dict[str, Any] = {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": names,
+        }
         axis |= {"range": [-0.5, len(names) - 0.5], "tickvals": trace["x"]}
         return [trace], {"xaxis": axis, "yaxis": {"visible": False}, "annotations": prices}
 

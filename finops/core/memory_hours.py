@@ -98,7 +98,9 @@ def memory_hours(
         start=period.start,
         reserved=tuple(_scaled(value, scale) for value in reserved),
         active=tuple(_scaled(value, scale) for value in active),
-        device=used and tuple(_scaled(value, divide(Decimal(1), Decimal(MIB))) for value in used),
+        device=None
+        if used is None
+        else tuple(_scaled(value, divide(Decimal(1), Decimal(MIB))) for value in used),
         device_total=_scaled(device_total, divide(Decimal(1), Decimal(MIB))),
     )
 

@@ -51,7 +51,9 @@ def components(request: HttpRequest) -> HttpResponse:
 
 
 def _charts() -> list[charts.Chart]:
-    weeks = [Decimal(value) / 100 for value in (243, 239, 238, 233, 229, 224, 219, 213)]
+    weeks: list[Decimal | None] = [
+        Decimal(value) / 100 for value in (243, 239, 238, 233, 229, 224, 219, 213)
+    ]
     names = [f"W{number}" for number in range(40, 48)]
     changes = [
         ("Price", Decimal("0.03")),
@@ -65,7 +67,7 @@ def _charts() -> list[charts.Chart]:
     device = [None if value is None else Decimal(72) for value in active]
     unit = "USD per million tokens"
     return [
-        charts.Columns("style-columns", "Columns over weeks", unit, names, [*weeks[:-1], weeks[-1]]),
+        charts.Columns("style-columns", "Columns over weeks", unit, names, weeks),
         charts.Waterfall("style-bridge", "A bridge", unit, ("W46", Decimal("2.19")), changes,
                          ("W47", Decimal("2.13"))),
         charts.Areas("style-areas", "Reserved and active", "GiB", START, "UTC", reserved, active,

@@ -7,7 +7,7 @@ from datetime import datetime
 from finops.core.memory_hours import MemoryHours, memory_hours
 from finops.core.period import Period
 
-from .memory import Device, EngineMemory, Fleet, fleet
+from .memory_fleet import Device, EngineMemory, Fleet, fleet
 
 
 def hours_by_workload(period: Period, as_of: datetime | None = None) -> dict[str, MemoryHours]:
