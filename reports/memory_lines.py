@@ -64,7 +64,7 @@ def lines_of(row: Row) -> list[dict[str, Any]]:
     ]
 
 
-def together(rows: Sequence[Row]) -> Row | None:
+def together(rows: Sequence[Row]) -> dict[str, Any] | None:
     """GPUs that are measured as one row that closes; None without any.
 
     A part counts where every one of the GPUs tells it; what is left of the total is the remainder.

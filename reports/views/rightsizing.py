@@ -20,6 +20,7 @@ from reports.roles import allowed
 from .page import page, typed
 
 ENGINES_A_PAGE = 20
+TOO_SMALL_SHOWN = 2
 TONES = {
     "at risk": "rejected",
     "tight": "waiting",
@@ -106,17 +107,18 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def _near(
     steps: list[dict[str, Any]], now: str | None, proposal: dict[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """The steps with what each is, highest first: the present one, the proposal, or neither."""
+    """The steps with what each is, highest first; of those too small only the nearest two."""
     chosen = proposal["utilization"] if proposal else None
-    return [
-        step
-        | {
-            "is_now": step["utilization"] == now,
-            "is_proposal": step["utilization"] == chosen,
-            "use": _use(step["p99"]),
-        }
-        for step in reversed(steps)
-    ]
+    found, too_small = [], 0
+    for step in reversed(steps):
+        is_now = step["utilization"] == now
+        below = not step["fits"] and not is_now and step["change_bytes"] < 0
+        too_small += below
+        if below and too_small > TOO_SMALL_SHOWN:
+            break
+        marks = {"is_now": is_now, "is_proposal": step["utilization"] == chosen}
+        found.append(step | marks | {"use": _use(step["p99"])})
+    return found
 
 
 def _percent(share: str) -> str:

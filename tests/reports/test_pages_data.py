@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
@@ -18,7 +20,8 @@ from finops.ledger.queries.tieout import invoice_details, two_views
 from reports import mapping_draft
 from reports.memory_lines import bar_of, lines_of, seen_on_device, together
 from reports.models import Upload
-from reports.operations.drafts import files_of
+from reports.operations.drafts import files_of, put_aside, sweep
+from reports.operations.uploads import folder
 from reports.roles import PERMISSIONS, ROLES
 from tests.ledger.focus_files import focus_file
 from tests.paths import RECORDED
@@ -53,8 +56,8 @@ ACTS = [
 ]
 
 
-def text_of(answer: HttpResponse) -> str:
-    return answer.content.decode()
+def text_of(answer: Any) -> str:
+    return str(answer.content.decode())
 
 
 # -- who may ---------------------------------------------------------------------------------------
@@ -96,7 +99,7 @@ def test_a_bill_of_no_known_shape_is_mapped_previewed_kept_and_read(admin: Clien
     assert answer["Location"] == reverse("upload", kwargs={"key": upload.pk})
     document = Document.objects.get(format="csv:colo")
     assert (document.version, document.charges) == ("1", 2)
-    assert sum(one.billed_cost for one in Charge.objects.all()) == Decimal("1235.00")
+    assert sum(one.billed_cost or 0 for one in Charge.objects.all()) == Decimal("1235.00")
     assert {one.effective_cost for one in Charge.objects.all()} == {
         Decimal("1234.56"),
         Decimal("0.44"),
@@ -174,9 +177,21 @@ def test_an_upload_that_nothing_recognises_leads_to_its_columns(admin: Client) -
     # Nothing outside of what was put aside can be named.
     for name in ("../rechnung.csv", "/etc/passwd"):
         assert (
-            admin.get(reverse("mapping-edit"), {"upload": upload.pk, "file": name}).status_code
+            admin.get(reverse("mapping-edit"), {"upload": str(upload.pk), "file": name}).status_code
             == 302
         )
+
+
+def test_files_put_aside_leave_after_a_week_but_not_what_a_worker_has_to_read(db: None) -> None:
+    lasting = put_aside(SimpleUploadedFile("new.csv", BILL.encode()))
+    old = put_aside(SimpleUploadedFile("old.csv", BILL.encode()))
+    unread = put_aside(SimpleUploadedFile("unread.csv", BILL.encode()))
+    Upload.objects.create(id=unread, names=["unread.csv"], size_bytes=1, at=NOW, by="Ada")
+    eight_days_ago = time.time() - 8 * 86_400
+    for key in (old, unread):
+        os.utime(folder(key), (eight_days_ago, eight_days_ago))
+    sweep()
+    assert [bool(files_of(key)) for key in (lasting, old, unread)] == [True, False, True]
 
 
 def test_dates_and_decimals_are_read_off_the_rows() -> None:
@@ -267,7 +282,7 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     page = text_of(answer)
     assert "every invoice agrees with its lines" in page and "the attached document" in page
     row = InvoiceAmount.objects.get()
-    assert row.document is not None and stored(row.document_id).read_bytes() == paper
+    assert row.document is not None and stored(row.document.pk).read_bytes() == paper
     assert row.document.format == "invoice-paper" and "/" not in row.document.name
     assert admin.get(reverse("document", args=[row.document_id])).status_code == 200
     # A second amount takes its place; the same paper again is the same document.
