@@ -78,7 +78,7 @@ class OwnPassword(views.PasswordChangeView):
     template_name = "registration/own_password.html"
     success_url = reverse_lazy("overview")
 
-    def form_valid(self, form: PasswordChangeForm[User]) -> HttpResponse:
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """The person's other sessions end with the old password."""
         answer = super().form_valid(form)
         noted(self.request, "password changed", self.request.user.get_username())
