@@ -21,13 +21,15 @@ import json
 import re
 import sys
 import zipfile
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_EVEN, Context, Decimal, setcontext
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 
 HOUR_MS = 3_600_000
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 MILLION = 10**6
 FIVE_DAYS = timedelta(days=5)  # what lies further behind the others has ended
 SIXTY = Context(prec=60, rounding=ROUND_HALF_EVEN)
@@ -143,6 +145,10 @@ SUMS = ("prompt", "generation", "delivered_prompt", "delivered_generation",
         "prompt_upper", "generation_lower", "generation_upper")
 
 
+Hour = namedtuple("Hour", "tokens readings restarts hidden_resets openings opening_tokens "
+                          "alternations unmarked rate_tokens rate_ms first_ms last_ms")
+
+
 class Part:
     """One counter series in one span."""
 
@@ -178,10 +184,10 @@ class TokenLedger:
             row["labels"] = json.loads(row["labels"])
             self.series[row["series"]] = row
         when = {}
-        for row in pack.table("token_hours"):
-            if row["hour"] not in when:
-                when[row["hour"]] = ms_of(instant(row["hour"]))
-            self.hours[row["series"]].append((when[row["hour"]], row))
+        for number, hour, *counts in pack.lines("token_hours", ("series", "hour", *Hour._fields)):
+            if hour not in when:
+                when[hour] = ms_of(instant(hour))
+            self.hours[number].append((when[hour], Hour._make(map(int, counts))))
         for row in pack.table("gaps"):
             gap = tuple(int(row[n]) for n in ("from_ms", "to_ms", "usual_ms", "tokens"))
             self.gaps[row["series"]].append(gap)
@@ -193,11 +199,15 @@ class TokenLedger:
             row["labels"] = json.loads(row["labels"])
         self.caps = {w["slug"]: Fraction(int(w["rate_cap_tokens_per_second"]), 1000)
                      for w in pack.table("workloads") if w["rate_cap_tokens_per_second"]}
-        self.week, self.made = week, {}
+        self.week, self.made, self.placed = week, {}, {}
 
-    def place(self, labels, at_ms):
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=at_ms)
-        return self.rules.place(labels, moment)
+    def place(self, series, at_ms):
+        """The place of a series at an hour: the same between two dates of the rules."""
+        key = series["series"], sum(ms_of(date) <= at_ms for date in self.rules.dates)
+        if key not in self.placed:
+            moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=at_ms)
+            self.placed[key] = self.rules.place(series["labels"], moment)
+        return self.placed[key]
 
     def by_place(self, since, until):
         """Tokens of a span of whole hours by place."""
@@ -224,30 +234,19 @@ class TokenLedger:
         return found
 
     def _parts(self, number, series, start, end):
-        parts, keys = {}, []
+        groups, keys = {}, []
         for hour, row in self.hours.get(number, ()):
             if start <= hour < end:
-                key = self.place(series["labels"], hour)
-                keys.append(key)
-                one = parts.setdefault(key, Part())
-                one.booked += int(row["tokens"])
-                one.readings += int(row["readings"])
-                one.restarts += int(row["restarts"])
-                one.hidden += int(row["hidden_resets"])
-                one.openings += int(row["openings"])
-                one.opening_tokens += int(row["opening_tokens"])
-                one.alternations += int(row["alternations"])
-                one.unmarked |= row["unmarked"] == "1"
-                if row["rate_tokens"] != "0":
-                    seen = Fraction(int(row["rate_tokens"]), int(row["rate_ms"]))
-                    one.rate = max(one.rate, seen)
-                if row["restarts"] != "0":
-                    one.darks += self.restarts.get((number, hour), [])
+                keys.append(self.place(series, hour))
+                groups.setdefault(keys[-1], []).append((hour, row))
+        parts = {key: Part() for key in groups}
+        for key, rows in groups.items():
+            self._add(parts[key], number, rows)
         gaps = self.gaps.get(number, ())
         if not keys:
             if not any(a < start and b >= end for a, b, _, _ in gaps):
                 return {}
-            keys = [self.place(series["labels"], start)]
+            keys = [self.place(series, start)]
             parts[keys[0]] = Part()
         first, last = parts[keys[0]], parts[keys[-1]]
         for a, b, usual, tokens in gaps:  # §2.5, §2.6: gaps and the edges of the span
@@ -261,6 +260,17 @@ class TokenLedger:
                 last.edge_in_gap = True
         self._life(series, start, end, first, last)
         return parts
+
+    def _add(self, one, number, rows):
+        total = Hour._make(sum(column) for column in zip(*(row for _, row in rows)))
+        one.booked, one.readings, one.restarts = total.tokens, total.readings, total.restarts
+        one.hidden, one.openings = total.hidden_resets, total.openings
+        one.opening_tokens, one.alternations = total.opening_tokens, total.alternations
+        one.unmarked = total.unmarked > 0
+        rates = {(row.rate_tokens, row.rate_ms) for _, row in rows}
+        one.rate = max(Fraction(tokens, ms) for tokens, ms in rates)
+        if total.restarts:
+            one.darks = [dark for hour, _ in rows for dark in self.restarts.get((number, hour), ())]
 
     def _life(self, series, start, end, first, last):
         born, seen, source = (int(series[n]) for n in ("born_ms", "last_ms", "source_last_ms"))
@@ -298,8 +308,8 @@ class TokenLedger:
         for number, series in self.series.items():
             if series["role"] in ("prompt", "generation"):
                 for hour, row in self.hours.get(number, ()):
-                    if row["tokens"] != "0":
-                        found[self.place(series["labels"], hour)].add(hour)
+                    if row.tokens:
+                        found[self.place(series, hour)].add(hour)
         for row in self.usage:
             moment = instant(row["hour"])
             found[self.rules.place(row["labels"], moment)].add(ms_of(moment))
@@ -311,7 +321,7 @@ class TokenLedger:
         for number, series in self.series.items():
             rows = self.hours.get(number, [])
             for hour, _ in (*rows[:1], *rows[-1:]):
-                found[self.place(series["labels"], hour)].add(series["source"])
+                found[self.place(series, hour)].add(series["source"])
         for row in self.usage:
             found[self.rules.place(row["labels"], instant(row["hour"]))].add(row["source"])
         return found
@@ -1008,22 +1018,21 @@ def period_table(costs, currency):
 # ---------------------------------------------------------------------------------- readings (§2)
 
 
-def readings(pack, check):
+def readings(pack, tokens, check):
     """§2.1, §2.2: the tokens of hours with a restart or a birth, again from their readings.
 
     Left to the reader: hours with an alternation, an unplaced opening, or several replicas
     without marks, whose rule needs more than the hour itself.
     """
-    hours = {(row["series"], row["hour"]): row for row in pack.table("token_hours")}
     groups = defaultdict(list)
     for row in pack.table("readings"):
         if row["why"] == "restart":
             groups[row["series"], row["hour"]].append(row)
     for key, rows in groups.items():
-        said = hours[key]
+        said = next(row for at, row in tokens.hours[key[0]] if at == ms_of(instant(key[1])))
         replicas = {row["replica"] for row in rows}
         unmarked = any(not row["mark_us"] for row in rows)
-        if said["openings"] != "0" or said["alternations"] != "0":
+        if said.openings or said.alternations:
             continue
         if unmarked and len(replicas) > 1:
             continue
@@ -1041,8 +1050,8 @@ def readings(pack, check):
             first = False
             booked, high, fall = booked + max(0, value - high), max(high, value), value
         name = f"readings of series {key[0]} in {key[1]}"
-        check(name + ": tokens", int(said["tokens"]), booked)
-        check(name + ": restarts", int(said["restarts"]), restarts)
+        check(name + ": tokens", said.tokens, booked)
+        check(name + ": restarts", said.restarts, restarts)
 
 
 # ------------------------------------------------------------------------------------- comparing
@@ -1077,7 +1086,7 @@ class Checks:
 
 def _same(said, computed):
     if isinstance(computed, Decimal):
-        return isinstance(said, str) and Decimal(said) == computed
+        return isinstance(said, str) and bool(NUMBER.fullmatch(said)) and Decimal(said) == computed
     return type(said) is type(computed) and said == computed
 
 
@@ -1098,7 +1107,7 @@ def recompute(pack, statement):
     check.all_of("memory", {"rows": statement["memory"]},
                  {"rows": memory(pack, week.tokens, week.workloads)})
     _bridge(check, week, statement, figures)
-    readings(pack, check)
+    readings(pack, week.tokens, check)
     return check
 
 
@@ -1228,8 +1237,7 @@ def _control_totals(check, week, statement):
                      {"billed": billed, "effective": effective, "charges": charges})
     hours = [row for rows in week.tokens.hours.values() for _, row in rows]
     check("control total: series", said["series"], len(week.tokens.hours))
-    firsts = [int(row["first_ms"]) for row in hours]
-    lasts = [int(row["last_ms"]) for row in hours]
+    firsts, lasts = [row.first_ms for row in hours], [row.last_ms for row in hours]
     check("control total: first reading", said["first_reading"],
           written(min(firsts)) if firsts else None)
     check("control total: last reading", said["last_reading"],
@@ -1290,6 +1298,14 @@ class Pack:
             text = self.files.get(f"{folder}{name}.csv", b"").decode("utf-8")
             self.tables[name] = list(csv.DictReader(io.StringIO(text, newline="")))
         return self.tables[name]
+
+    def lines(self, name, columns):
+        """The cells of some columns, row by row: for tables too long to be held as objects."""
+        text = self.files.get(f"ledgers/{name}.csv", b"").decode("utf-8")
+        rows = csv.reader(io.StringIO(text, newline=""))
+        header = next(rows, list(columns))
+        chosen = itemgetter(*(header.index(column) for column in columns))
+        return (chosen(row) for row in rows)
 
     def json(self, name):
         return json.loads(self.files[name]) if name in self.files else None
