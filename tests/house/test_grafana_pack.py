@@ -23,7 +23,7 @@ import pytest
 from finops.monitoring import recording
 from finops.monitoring.pack import files
 from finops.sources.engines import ROLES
-from reports.exposition import written
+from reports.exposition import OLDER_TEXT, OPENMETRICS, written
 from reports.queries import cost_metrics
 from tests.ledger.stores import PROMETHEUS, prometheus
 from tests.paths import RECORDED, REPOSITORY
@@ -192,7 +192,8 @@ def exposition(pages: dict[str, Callable[[], str]]) -> Iterator[str]:
         def do_GET(self) -> None:
             body = pages[self.path]().encode()
             self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            # Ours as the view answers a Prometheus that asks for the newer form first.
+            self.send_header("Content-Type", OPENMETRICS if self.path == "/cost" else OLDER_TEXT)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
