@@ -75,6 +75,7 @@ urlpatterns = [
     path("sources/<slug:name>/active/", sources.set_active, name="source-active"),
     path("invoices/", invoices.listing, name="invoices"),
     path("invoices/confirm/", invoices.confirm, name="invoice-confirm"),
+    path("invoices/papers/<slug:digest>/", tieout.paper, name="invoice-paper"),
     path("invoices/<str:period>/", tieout.month, name="tieout"),
     path("mappings/", mappings.listing, name="mappings"),
     path("mappings/edit/", mappings.edit, name="mapping-edit"),

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods
 
 from finops.core.period import month_of
-from finops.ledger.models import Snapshot
+from finops.ledger.models import Document, Snapshot
+from finops.ledger.operations.documents import stored
 from finops.ledger.queries.invoices import InvoiceRow
 from finops.ledger.queries.tieout import KINDS, InvoiceDetail, invoice_details, two_views
 from reports.forms_data import IssuedAmountForm
+from reports.operations.attaching import FORMAT as PAPER
 from reports.operations.attaching import enter_amount
 from reports.roles import allowed, may
 
@@ -42,6 +44,23 @@ def month(request: HttpRequest, period: str) -> HttpResponse:
     return page(request, "reports/tieout.html", context)
 
 
+@require_GET
+@allowed("read")
+def paper(request: HttpRequest, digest: str) -> FileResponse:
+    """The invoice that was attached to an amount, as it came; to be saved, never shown inside the
+    site, since its bytes are not ours."""
+    row = get_object_or_404(Document, pk=digest, format=PAPER)
+    path = stored(row.sha256)
+    if not path.exists():
+        raise Http404("Its bytes are missing from the store.")
+    return FileResponse(
+        path.open("rb"),
+        as_attachment=True,
+        filename=row.name,
+        content_type="application/octet-stream",
+    )
+
+
 def _headline(rows: list[InvoiceRow]) -> str:
     """The month in a few words."""
     off = sum(row.within is False for row in rows)
@@ -50,8 +69,10 @@ def _headline(rows: list[InvoiceRow]) -> str:
         return "no invoice lines"
     if off:
         return "an invoice differs from its lines" if off == 1 else f"{off} invoices differ"
+    if unknown == len(rows):
+        return "no issued amount is known yet"
     if unknown:
-        return f"the amount issued is known of {len(rows) - unknown} of {len(rows)}"
+        return f"{len(rows) - unknown} of {len(rows)} issued amounts are known"
     return "every invoice agrees with its lines"
 
 

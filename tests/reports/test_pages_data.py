@@ -262,7 +262,7 @@ def test_a_month_ties_out_by_kind_and_in_two_views(tmp_path: Path, admin: Client
     assert (view.elsewhere, view.from_other_months) == (Decimal("-0.5"), Decimal("7"))
     assert view.invoiced - view.elsewhere + view.from_other_months == view.incurred
     page = text_of(admin.get(reverse("tieout", args=["2026-10"])))
-    assert "the amount issued is known of 0 of 1" in page and "123.05" in page
+    assert "no issued amount is known yet" in page and "123.05" in page
 
 
 def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
@@ -285,6 +285,12 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     assert row.document is not None and stored(row.document.pk).read_bytes() == paper
     assert row.document.format == "invoice-paper" and "/" not in row.document.name
     assert admin.get(reverse("document", args=[row.document_id])).status_code == 200
+    saved: Any = admin.get(reverse("invoice-paper", args=[row.document_id]))
+    assert b"".join(saved.streaming_content) == paper
+    assert saved["Content-Disposition"].startswith("attachment;")
+    assert saved["Content-Type"] == "application/octet-stream"
+    # Only what was attached as an invoice can be saved so.
+    assert admin.get(reverse("invoice-paper", args=["ab" * 32])).status_code == 404
     # A second amount takes its place; the same paper again is the same document.
     files = {"attached": SimpleUploadedFile("invoice.pdf", paper)}
     page = text_of(admin.post(address, given | {"amount": "200"} | files, follow=True))
@@ -297,6 +303,24 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     ):
         assert said in text_of(admin.post(address, given | {"amount": "1"} | change))
     assert InvoiceAmount.objects.count() == 2
+
+
+def test_an_amount_read_from_a_file_names_the_file(tmp_path: Path, admin: Client) -> None:
+    charges(tmp_path)
+    document = Document.objects.get(format="focus", name="bill.csv")
+    InvoiceAmount.objects.create(
+        issuer="Cloud Ltd",
+        invoice="INV-9",
+        billing_period="2026-10",
+        currency="USD",
+        amount=Decimal("5"),
+        document=document,
+        at=NOW,
+        by="Ada",
+    )
+    page = text_of(admin.get(reverse("tieout", args=["2026-10"])))
+    assert "no line of it is in any file" in page and ">bill.csv</a>" in page
+    assert "save it" not in page
 
 
 def test_a_month_without_lines_says_so_and_no_month_is_not_found(admin: Client) -> None:

@@ -75,7 +75,9 @@ def invoice_details(month: str) -> list[InvoiceDetail]:
         kind = CORRECTION if charge_class == CORRECTION else category
         detail.kinds[kind] = EXACT.add(detail.kinds.get(kind, ZERO), total)
         detail.counts[kind] = detail.counts.get(kind, 0) + lines
-    for one in InvoiceAmount.objects.filter(billing_period=month).order_by("pk"):
+    for one in (
+        InvoiceAmount.objects.filter(billing_period=month).select_related("document").order_by("pk")
+    ):
         place = (one.issuer, one.invoice, one.billing_period, one.currency)
         details[place].entered = one
     return list(details.values())
