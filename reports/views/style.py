@@ -63,8 +63,8 @@ def _charts() -> list[charts.Chart]:
     day = [Decimal(value) for value in (2, 2, 3, 5, 9, 14, 17, 18, 17, 12, 8, 4)]
     active: list[Decimal | None] = [value for value in day for _ in (0, 1)] * 7
     active[50:56] = [None] * 6
-    reserved = [None if value is None else Decimal(58) for value in active]
-    device = [None if value is None else Decimal(72) for value in active]
+    reserved: list[Decimal | None] = [None if value is None else Decimal(58) for value in active]
+    device: list[Decimal | None] = [None if value is None else Decimal(72) for value in active]
     unit = "USD per million tokens"
     return [
         charts.Columns("style-columns", "Columns over weeks", unit, names, weeks),
