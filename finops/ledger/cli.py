@@ -5,6 +5,7 @@ Exit codes: 0 fine, 1 it ran and found a problem (named in the result), 2 it cou
 goes to stderr; with `--json`, stdout holds one JSON document and nothing else.
 """
 
+import getpass
 import json
 import os
 import sys
@@ -115,6 +116,7 @@ class Command(Sentences):
             self.stdout.write(writable(to_json(result) if as_json else self.render(result)))
 
     def _run_on_ledger(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        _name_whoever()
         _check_name(options.get("by"))
         self.prepare()
         name: which.LedgerName
@@ -150,6 +152,14 @@ class Command(Sentences):
         if self.stderr.isatty():
             self.stderr.write(f"\r\x1b[K{text}", ending="")
             self.stderr.flush()
+
+
+def _name_whoever() -> None:
+    """A container may run as a user that no file names: its number stands for it."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"user {os.getuid()}"
 
 
 def _check_name(by: str | None) -> None:

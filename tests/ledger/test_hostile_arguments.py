@@ -141,3 +141,18 @@ def test_an_export_is_no_paper_until_it_was_read(tmp_path: Path) -> None:
     declare_baseline("chat", document=path, **price)  # read by now: it may stand as a paper too
     enter_amount(amount, SimpleUploadedFile("export.csv", path.read_bytes()), by="Ada", at=NOW)
     assert Baseline.objects.count() == InvoiceAmount.objects.count() == 1
+
+
+def test_a_user_that_no_file_names_acts_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import pwd
+
+    def nobody(_: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "x")  # so that it is put back as it was
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    call_command("workload", "add", "x", "--model", "m", "--stack", "vllm", stdout=StringIO())
+    assert Workload.objects.get().created_by == f"user {os.getuid()}"
