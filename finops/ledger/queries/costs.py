@@ -14,7 +14,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 from finops.core.allocation import (
+    IDLE,
     SHARED,
+    UNASSIGNED,
     WORKLOAD,
     Assigner,
     Place,
@@ -26,7 +28,8 @@ from finops.core.allocation import (
 from finops.core.bridge import decimal_of
 from finops.core.facts import RATE_CARD, CommitmentSum, CurrencySum, PlaceSum
 from finops.core.gpu_hours import charge_gpu_hours
-from finops.core.money import EXACT
+from finops.core.money import EXACT, split
+from finops.core.nodes import NodeName, Nodes, hours_of
 from finops.core.period import Period
 
 from .money import ChargePart, charge_parts
@@ -74,6 +77,10 @@ class Costs:
     issuers: dict[str, set[str]] = field(default_factory=dict)
     documents: set[str] = field(default_factory=set)
     documents_of: dict[str, set[str]] = field(default_factory=dict)
+    nodes: Nodes | None = None
+    on_nodes: dict[str, Sum] = field(default_factory=dict)
+    off_nodes: dict[str, Sum] = field(default_factory=dict)
+    charged_node_hours: set[tuple[NodeName, int]] = field(default_factory=set)
 
     def own(self, slug: str, currency: str) -> Sum:
         """What rules gave to a workload itself."""
@@ -115,9 +122,18 @@ class Costs:
         )  # fmt: skip
 
 
-def costs(period: Period, assign: Assigner, as_of: datetime | None = None) -> Costs:
-    """The money of a period in its places, shared charges not yet split."""
-    found = Costs(period)
+def costs(
+    period: Period,
+    assign: Assigner,
+    as_of: datetime | None = None,
+    nodes: Nodes | None = None,
+) -> Costs:
+    """The money of a period in its places, shared charges not yet split.
+
+    Of GPU charges that no rule gives to a workload, the share of time in which nobody held the
+    node's GPUs is idle (method §4); what a rule gave to a workload is its own, idle or not.
+    """
+    found = Costs(period, nodes=nodes)
     for part in charge_parts(period, as_of=as_of):
         _add(found, part, assign(part.columns, part.start))
     return found
@@ -159,6 +175,16 @@ def _add(found: Costs, part: ChargePart, place: Place) -> None:
     found.currencies.setdefault(currency, Sum()).add(billed, effective, 1)
     found.documents.add(part.document)
     _commitment(found, part, billed, effective)
+    idle = _idle_share(found, part, billed, effective)
+    if idle and place.kind in (SHARED, UNASSIGNED):
+        nobody = found.places.setdefault((Place(IDLE), currency), Sum())
+        (idle_billed, billed), (idle_effective, effective) = (
+            _cut(billed, idle),
+            _cut(effective, idle),
+        )
+        nobody.add(idle_billed, idle_effective, 1)
+        if idle == 1:
+            return
     if place.kind == SHARED and place.target:
         pot = found.shared.setdefault((place.target, currency), Sum())
         pot.add(billed, effective, 1)
@@ -168,6 +194,29 @@ def _add(found: Costs, part: ChargePart, place: Place) -> None:
         found.issuers.setdefault(place.target, set()).add(part.columns["issuer"])
         found.documents_of.setdefault(place.target, set()).add(part.document)
         _hours(found, part, place.target)
+
+
+def _cut(amount: Decimal, share: Fraction) -> list[Decimal]:
+    """The share of an amount and the rest; they sum to it (method §4)."""
+    return split(amount, [share.numerator, share.denominator - share.numerator])
+
+
+def _idle_share(
+    found: Costs, part: ChargePart, billed: Decimal, effective: Decimal
+) -> Fraction | None:
+    """The idle share of a GPU charge's node; on the way both sides of the join are counted."""
+    usage = part.columns["category"] == "Usage" and part.columns["commitment_status"] != "Unused"
+    if not found.nodes or not usage or part.gpu_count is None:
+        return None
+    resource = part.columns["resource"]
+    start, end = max(part.start, found.period.start), min(part.end, found.period.end)
+    nodes = found.nodes.of_charge(resource, start, end)
+    side = found.on_nodes if nodes else found.off_nodes
+    side.setdefault(part.currency, Sum()).add(billed, effective, 1)
+    for node in nodes:
+        hours = hours_of(start, end)
+        found.charged_node_hours |= {(node.name, hour) for hour in hours if hour in node.hours}
+    return found.nodes.idle_share(resource, start, end) if nodes else None
 
 
 def _commitment(found: Costs, part: ChargePart, billed: Decimal, effective: Decimal) -> None:
