@@ -115,9 +115,10 @@ class Waterfall:
 
 def places(changes: Sequence[Decimal], price: Decimal | None) -> int:
     """Decimals for all changes of a bridge alike: those of the price, and enough to show the
-    largest change with three digits."""
+    largest change and the whole change with three digits."""
+    whole = sum(changes, Decimal(0))
     largest = max((abs(change) for change in changes), default=Decimal(0))
-    return max(figures.price_decimals(price or Decimal(0)), figures.price_decimals(largest))
+    return max(figures.price_decimals(value) for value in (price or Decimal(0), largest, whole))
 
 
 def _price(x: int, y: Decimal, anchor: str, week: str, value: Decimal, *, weight: int) -> list[str]:

@@ -37,7 +37,6 @@ PICTURES = (
     ("imports", "/imports/", 1280, "light", ""),
     ("sources", "/sources/", 1280, "light", ""),
     ("rules", "/rules/", 1280, "light", ""),
-    ("people", "/people/", 1280, "light", ""),
     ("style", "/style/", 1280, "light", "#h-charts"),
 )  # fmt: skip
 
