@@ -9,14 +9,16 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from finops.core.canonical import canonical_bytes, digest
 from reports.models import Report, Seal
+from reports.queries.standing import Standing, standing
 
 from . import signing
-from .pack import VERIFY
+from .pack import beside, sums_of, told
 from .sealed import zip_bytes
 
 LONGEST_SECONDS = 300
@@ -62,22 +64,32 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _pack(content: bytes) -> dict[str, Any]:
-    """The pack's bytes first, then its figures, computed by *our* verify.py in a process of its
-    own: a pack may come from anywhere."""
+    """The pack's bytes first, then its figures, by the verify.py that was sealed with it, in a
+    process of its own."""
     problems: list[str] = []
+    notes: list[str] = []
     files = _files_of(content, problems)
     record = files.get("seal.json", b"")
     found, week, computed = digest(record), None, None
-    if not Seal.objects.filter(digest=found).exists():
+    seal = Seal.objects.filter(digest=found).select_related("report").first()
+    if seal is None:
         problems.append("no seal in this ledger has this digest")
+    else:
+        stand = standing(seal.report)
+        week = stand.week
+        problems += [] if problems else _differing(files, stand, seal)
+        notes = [
+            f"{name} is not as this version writes it"
+            for name, text in told(stand, files).items()
+            if files.get(name) != text
+        ]
     if not problems:
-        week = json.loads(record)["week"]
-        lines, errors = _computed(content)
+        lines, errors = _computed(content, files["verify.py"])
         problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
         computed = next((line for line in lines if line.endswith(" equal.")), None)
         if computed is None and not problems:
             problems.append("verify.py stopped: " + errors[-200:])
-    return {"kind": "pack", "digest": found, "week": week, "problems": problems,
+    return {"kind": "pack", "digest": found, "week": week, "problems": problems, "notes": notes,
             "computed": computed}  # fmt: skip
 
 
@@ -94,24 +106,37 @@ def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
         return {}
     if zip_bytes(files, compressed=False) != content:
         problems.append("the zip itself is not as it was written")
-    if files.get("verify.py") != VERIFY.read_bytes():
-        problems.append("verify.py is not the one of this version")
-    sums = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
-    sums.pop("SHA256SUMS", None)
-    listed = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
-    if files.get("SHA256SUMS") != listed:
+    if files.get("SHA256SUMS") != sums_of(files):
         problems.append("SHA256SUMS does not fit the files")
     return files
 
 
-def _computed(content: bytes) -> tuple[list[str], str]:
-    """What verify.py prints of a pack, and what it says when it stops."""
+def _differing(files: dict[str, bytes], stand: Standing, seal: Seal) -> Iterator[str]:
+    """Files that are not what was sealed, or not what the seal's record gives."""
+    evidence = (stand.seal or {}).get("evidence") or {}
+    for name, sealed in evidence.get("files", {}).items():
+        if name not in files or hashlib.sha256(files[name]).hexdigest() != sealed:
+            yield f"{name} is not what was sealed"
+    for name, content in beside(stand).items():
+        if files.get(name) != content:
+            yield f"{name} is not what the seal's record gives"
+    printed = files.get("report.pdf")
+    if printed and hashlib.sha256(printed).hexdigest() not in signing.printings_of(seal):
+        yield "report.pdf is not what was printed from this seal"
+    for name in files:
+        if name.startswith("documents/") and hashlib.sha256(files[name]).hexdigest() != name[10:]:
+            yield f"{name} does not give its digest"
+
+
+def _computed(content: bytes, script: bytes) -> tuple[list[str], str]:
+    """What a sealed verify.py prints of a pack, and what it says when it stops."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "pack.zip"
+        path, program = Path(folder) / "pack.zip", Path(folder) / "verify.py"
         path.write_bytes(content)
+        program.write_bytes(script)
         try:
             done = subprocess.run(
-                [sys.executable, "-I", str(VERIFY), str(path)],
+                [sys.executable, "-I", str(program), str(path)],
                 capture_output=True,
                 text=True,
                 timeout=LONGEST_SECONDS,

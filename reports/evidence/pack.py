@@ -5,21 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from finops.core.canonical import canonical_bytes
 from finops.ledger.operations import documents
 from finops.ledger.queries.export import table
-from reports import paper
 from reports.models import Seal
 from reports.operations.refused import NotAllowed
 from reports.queries.standing import Standing
 
 from . import texts
 from .sealed import Gone, csv_bytes, sealed_files, zip_bytes
-
-VERIFY = Path(__file__).with_name("verify.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,46 +27,55 @@ class Packed:
     names: list[str]
 
 
-def pack(
-    stand: Standing, *, size: str = "A4", with_documents: bool = False, printed: bool = True
-) -> Packed:
-    """The evidence pack of a sealed report; without `printed` the PDF is left out, so that web
-    processes need not print.
+def pack(stand: Standing, *, printed: bytes | None, with_documents: bool = False) -> Packed:
+    """The evidence pack of a sealed report; `printed` is its PDF, left out when None.
 
     Raises NotAllowed for a report that is not sealed, and Gone when its evidence is missing or is
     not what was sealed.
     """
-    files = pack_files(stand, size=size, with_documents=with_documents, printed=printed)
-    content = zip_bytes(files, compressed=False)
-    return Packed(content, hashlib.sha256(content).hexdigest(), sorted(files))
-
-
-def pack_files(
-    stand: Standing, *, size: str, with_documents: bool, printed: bool = True
-) -> dict[str, bytes]:
-    """The files of a pack by name, SHA256SUMS included."""
     record = stand.seal
     if record is None:
         raise NotAllowed(
             f"Report {stand.number} is {stand.state}; only a sealed report has an evidence pack."
         )
     files = sealed_files(record)
-    seal = Seal.objects.get(number=record["number"])
-    files["seal.json"] = bytes(seal.record)
-    files["statement.json"] = canonical_bytes(record["statement"])
-    files["seals.csv"] = seals_csv(seal)
-    files["documents.csv"] = documents_csv(stand.statement)
-    files["parameters.csv"] = parameters_csv(stand.statement)
-    if printed:
-        files["report.pdf"] = paper.pdf(stand, size=size)
-    files["verify.py"] = VERIFY.read_bytes()
-    files["IPE.md"] = texts.ipe_sheet(stand, files).encode()
-    files["README.md"] = texts.readme(stand, files).encode()
+    files |= beside(stand)
+    if printed is not None:
+        files["report.pdf"] = printed
+    files |= told(stand, files)
     if with_documents:
         files |= dict(_documents(stand.statement))
-    sums = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}" for name in sorted(files)]
-    files["SHA256SUMS"] = ("\n".join(sums) + "\n").encode()
-    return files
+    files["SHA256SUMS"] = sums_of(files)
+    content = zip_bytes(files, compressed=False)
+    return Packed(content, hashlib.sha256(content).hexdigest(), sorted(files))
+
+
+def beside(stand: Standing) -> dict[str, bytes]:
+    """What stands beside the sealed rows: the record, its statement, the chain, the lists."""
+    record = stand.seal or {}
+    seal = Seal.objects.get(number=record["number"])
+    return {
+        "seal.json": bytes(seal.record),
+        "statement.json": canonical_bytes(record["statement"]),
+        "seals.csv": seals_csv(seal),
+        "documents.csv": documents_csv(stand.statement),
+        "parameters.csv": parameters_csv(stand.statement),
+    }
+
+
+def told(stand: Standing, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What a pack says of itself."""
+    return {
+        "IPE.md": texts.ipe_sheet(stand, files).encode(),
+        "README.md": texts.readme(stand, files).encode(),
+    }
+
+
+def sums_of(files: Mapping[str, bytes]) -> bytes:
+    """SHA256SUMS of all other files."""
+    names = sorted(set(files) - {"SHA256SUMS"})
+    lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in names]
+    return "".join(lines).encode()
 
 
 def seals_csv(last: Seal) -> bytes:

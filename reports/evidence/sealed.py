@@ -12,6 +12,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from finops.core.canonical import canonical_bytes
@@ -27,6 +28,7 @@ from . import verify
 
 FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can bear; packs have no clock of their own
 MOST_NAMED = 50
+VERIFY = Path(verify.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
     if previous is not None:
         files["previous_statement.json"] = previous
     computed, unequal = _recomputed(files, dict(statement))
+    files["verify.py"] = VERIFY.read_bytes()
     return Evidence(files, computed, unequal)
 
 

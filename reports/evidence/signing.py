@@ -85,9 +85,10 @@ def _validate(signature: Any, found: Signature) -> None:
     name = signature.signer_cert.subject.human_friendly
     if not (status.intact and status.valid):
         found.problems.append("the signature does not fit the bytes")
-    if status.coverage.name not in ("ENTIRE_FILE", "ENTIRE_REVISION"):
+    coverage = status.coverage.name if status.coverage else "NONE"
+    if coverage not in ("ENTIRE_FILE", "ENTIRE_REVISION"):
         found.problems.append("the signature does not cover the whole file")
-    elif status.coverage.name != "ENTIRE_FILE":
+    elif coverage != "ENTIRE_FILE":
         found.problems.append("something was added after the signature")
     if not status.trusted:
         found.problems.append("the signature is not by this installation's certificate")

@@ -47,7 +47,7 @@ def evidence_pack(request: HttpRequest, week: str, revision: int) -> HttpRespons
     """The evidence pack of a sealed report."""
     stand = _found(week, revision)
     try:
-        packed = pack(stand, printed=False)
+        packed = pack(stand, printed=None)
     except (NotAllowed, Gone) as error:
         return page(request, "reports/lineage.html", {"stand": stand, "gone": str(error)}, 409)
     noted(request, stand, f"evidence pack without paper, SHA-256 {packed.sha256}")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from reports.evidence.pack import pack
+from reports.evidence.printed import print_report
 from reports.queries.standing import Standing, report_of, standing
 from tests.ledger import small_company
+from tests.reports.helpers import NOW
 from tests.reports.test_closing import WEEK, command, whole_week
 
 
@@ -21,7 +23,8 @@ class Sealed:
     folder: Path
 
     def pack(self) -> bytes:
-        return pack(self.stand).content
+        printed = print_report(self.stand, size="A4", by="Ben", at=NOW, sign=False)
+        return pack(self.stand, printed=printed.unsigned).content
 
 
 def later_invoice(folder: Path, billed: str) -> None:

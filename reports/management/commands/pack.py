@@ -10,9 +10,10 @@ from django.utils import timezone
 from finops.trail.operations import record as trail
 from reports import paper
 from reports.evidence.pack import pack
+from reports.evidence.printed import print_report
 from reports.evidence.sealed import Gone
 from reports.operations.refused import NotAllowed
-from reports.queries.standing import standing
+from reports.queries.standing import Standing, standing
 
 from ._shared import ReportCommand
 from .report import written_whole
@@ -31,11 +32,17 @@ class Command(ReportCommand):
         )
         parser.add_argument("--paper", default="A4", choices=paper.SIZES)
 
+    def _printed(self, stand: Standing, size: str) -> bytes | None:
+        if stand.seal is None:
+            return None
+        return print_report(stand, size=size, by=self.by, at=self.at, sign=False).unsigned
+
     def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
         stand = standing(self.found(options["week"], options["revision"]))
         self.progress("gathering the evidence …")
         try:
-            packed = pack(stand, size=options["paper"], with_documents=options["documents"])
+            printed = self._printed(stand, options["paper"])
+            packed = pack(stand, printed=printed, with_documents=options["documents"])
         except Gone as error:
             raise NotAllowed(str(error)) from error
         finally:
