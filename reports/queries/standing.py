@@ -149,7 +149,14 @@ def dispositions(week: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def shown_reports(limit: int | None = None) -> list[Report]:
+def week_names() -> list[str]:
+    """The weeks that have a report, newest first."""
+    return list(Report.objects.order_by("-week").values_list("week", flat=True).distinct())
+
+
+def shown_reports(
+    limit: int | None = None, *, weeks_wanted: Iterable[str] | None = None
+) -> list[Report]:
     """For each week, newest first, the report a reader should see; two queries.
 
     The statements' bytes are left out until asked for.
@@ -159,6 +166,8 @@ def shown_reports(limit: int | None = None) -> list[Report]:
     if limit is not None:
         names = Report.objects.order_by("-week").values_list("week", flat=True).distinct()
         rows = rows.filter(week__in=list(names[:limit]))
+    if weeks_wanted is not None:
+        rows = rows.filter(week__in=list(weeks_wanted))
     for row in rows:
         weeks.setdefault(row.week, []).append(row)
     return [report for group in weeks.values() if (report := shown_first(group))]

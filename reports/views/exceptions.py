@@ -12,8 +12,9 @@ from django.views.decorators.http import require_GET, require_POST
 from reports.models import Report
 from reports.operations import sealing
 from reports.operations.refused import NotAllowed
-from reports.queries.standing import standing
+from reports.queries.standing import standing, week_names
 from reports.roles import allowed
+from reports.widgets import LongSelect
 
 from .page import page, typed
 
@@ -22,13 +23,14 @@ from .page import page, typed
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
     """The exceptions of the newest revision of a week, by default the newest week."""
-    weeks = list(Report.objects.order_by("-week").values_list("week", flat=True).distinct())
+    weeks = week_names()
     week = typed(request.GET, "week") or (weeks[0] if weeks else "")
     if not weeks:
         return page(request, "reports/exceptions.html", {"weeks": weeks})
-    report = Report.objects.filter(week=week).order_by("-revision").first()
+    report = Report.objects.filter(week=week).defer("statement").order_by("-revision").first()
     if report is None:
         raise Http404("no such week")
+    choice = LongSelect(choices=[(name, name) for name in weeks])
     stand = standing(report)
     rows = [
         entry | {"disposition": stand.dispositions.get(entry["id"])}
@@ -36,6 +38,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     ]
     rows.sort(key=lambda row: row["disposition"] is not None)
     context = {"weeks": weeks, "week": week, "standing": stand, "rows": rows}
+    context["week_choice"] = choice.render("week", week, {"id": "week"})
     return page(request, "reports/exceptions.html", context | {"zone": _zone(stand.statement)})
 
 

@@ -6,6 +6,7 @@ import csv
 from typing import Any
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -27,12 +28,15 @@ from reports.queries.standing import (
     shown_reports,
     standing,
     state_of,
+    week_names,
 )
 from reports.roles import allowed, may
+from reports.widgets import LongSelect
 
 from .downloads import noted
 from .page import page, typed
 
+WEEKS_A_PAGE = 26
 STATES = ("preliminary", "in review", "final")
 COMPARED = (
     ("cost_per_million_tokens", "Cost per million tokens", "price"),
@@ -50,17 +54,23 @@ COMPARED = (
 @require_GET
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
-    """All weeks, newest first; filtered by state and year."""
-    rows = [_row(report) for report in shown_reports()]
-    years = sorted({row["week"][:4] for row in rows}, reverse=True)
+    """The weeks, newest first, half a year a page; filtered by state and year."""
+    names = week_names()
     state, year = typed(request.GET, "state"), typed(request.GET, "year")
-    shown = [
-        row
-        for row in rows
-        if (not state or row["state"] == state) and (not year or row["week"].startswith(year))
-    ]
-    context = {"rows": shown, "states": STATES, "state": state, "years": years, "year": year}
-    return page(request, "reports/list.html", context | {"any": bool(rows), "all_rows": rows})
+    wanted = [name for name in names if name.startswith(year)]
+    if state:  # follows from what happened to each report, so all of them are looked at
+        rows = [_row(report) for report in shown_reports(weeks_wanted=wanted)]
+        rows = [row for row in rows if row["state"] == state]
+        pages = Paginator(rows, WEEKS_A_PAGE)
+        shown = list(pages.get_page(request.GET.get("page")))
+    else:
+        pages = Paginator(wanted, WEEKS_A_PAGE)
+        part = pages.get_page(request.GET.get("page"))
+        shown = [_row(report) for report in shown_reports(weeks_wanted=part)]
+    context = {"rows": shown, "states": STATES, "state": state, "year": year, "any": bool(names)}
+    context |= {"years": sorted({name[:4] for name in names}, reverse=True)}
+    context |= {"part": pages.get_page(request.GET.get("page")), "pages": pages.num_pages}
+    return page(request, "reports/list.html", context)
 
 
 def _row(report: Report) -> dict[str, Any]:
@@ -136,14 +146,16 @@ def _revisions(week: str) -> list[dict[str, Any]]:
 @allowed("read")
 def compare(request: HttpRequest) -> HttpResponse:
     """Two weeks side by side."""
-    names = Report.objects.order_by("-week").values_list("week", flat=True).distinct()
-    weeks = list(names)
+    weeks = week_names()
     right = typed(request.GET, "right") or (weeks[0] if weeks else "")
     left = typed(request.GET, "left") or (weeks[1] if len(weeks) > 1 else right)
     context: dict[str, Any] = {"weeks": weeks, "left": left, "right": right}
     if weeks:
         a, b = _found(left), _found(right)
         context["tables"] = _side_by_side(a, b)
+        choice = LongSelect(choices=[(week, week) for week in weeks])
+        for name, week in (("left", left), ("right", right)):
+            context[f"{name}_choice"] = choice.render(name, week, {"id": name})
     return page(request, "reports/compare.html", context)
 
 

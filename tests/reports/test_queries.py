@@ -103,3 +103,14 @@ def test_what_is_kept_of_a_report_is_never_another_ones(admin: Client) -> None:
     admin.post(reverse("dispose"), {"week": "2026-W47", "exception": ids, "text": "Now decided."})
     page = admin.get(reverse("report-revision", kwargs={"week": "2026-W47", "revision": 2}))
     assert "Now decided." in page.content.decode()
+
+
+def test_a_long_list_comes_in_pages_and_keeps_its_filters(admin: Client) -> None:
+    for number in range(10, 40):
+        make_report(f"2026-W{number}")
+    first = admin.get(reverse("reports")).content.decode()
+    assert "2026-W39" in first and 'href="/reports/2026-W13/"' not in first
+    assert "Page 1 of 2" in first and "Older weeks" in first
+    second = admin.get(reverse("reports"), {"page": "2", "state": "preliminary"}).content.decode()
+    assert 'href="/reports/2026-W10/"' in second and "state=preliminary" in second
+    assert 'href="/reports/2026-W39/"' not in second
