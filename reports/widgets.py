@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from django import forms
@@ -19,12 +20,14 @@ class LongSelect(forms.Select):
         """The element with its options; groups of choices are not used here."""
         given = self.build_attrs(self.attrs, {**(attrs or {}), "name": name})
         chosen = "" if value is None else str(value)
-        options = format_html_join(
-            "",
-            '<option value="{}"{}>{}</option>',
-            (
-                (key, SafeString(" selected") if str(key) == chosen else "", label)
-                for key, label in self.choices
-            ),
-        )
-        return format_html("<select{}>{}</select>", flatatt(given), options)
+        choices = tuple((str(key), str(label)) for key, label in self.choices)
+        return format_html("<select{}>{}</select>", flatatt(given), _options(choices, chosen))
+
+
+@lru_cache(maxsize=64)
+def _options(choices: tuple[tuple[str, str], ...], chosen: str) -> SafeString:
+    return format_html_join(
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((key, SafeString(" selected") if key == chosen else "", name) for key, name in choices),
+    )

@@ -52,7 +52,7 @@ class Kept(Generic[T]):
 # Statements of large organisations take megabytes each once parsed, so few are kept.
 statements: Kept[dict[str, Any]] = Kept(4)
 articles: Kept[str] = Kept(32)
-contexts: Kept[dict[str, Any]] = Kept(8)
+contexts: Kept[dict[str, Any]] = Kept(64)
 panels: Kept[list[dict[str, Any]]] = Kept(32)
 _rows: Kept[dict[str, bytes]] = Kept(64)
 

@@ -58,6 +58,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     names = week_names()
     state, year = typed(request.GET, "state"), typed(request.GET, "year")
     wanted = [name for name in names if name.startswith(year)]
+    pages: Paginator[Any]
     if state:  # follows from what happened to each report, so all of them are looked at
         rows = [_row(report) for report in shown_reports(weeks_wanted=wanted)]
         rows = [row for row in rows if row["state"] == state]

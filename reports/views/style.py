@@ -60,7 +60,9 @@ def _charts() -> list[charts.Chart]:
         ("Efficiency", Decimal("-0.11")),
         ("Mix", Decimal("0.02")),
     ]
-    day = [Decimal(value) for value in (2, 2, 3, 5, 9, 14, 17, 18, 17, 12, 8, 4)]
+    day: list[Decimal | None] = [
+        Decimal(value) for value in (2, 2, 3, 5, 9, 14, 17, 18, 17, 12, 8, 4)
+    ]
     active: list[Decimal | None] = [value for value in day for _ in (0, 1)] * 7
     active[50:56] = [None] * 6
     reserved: list[Decimal | None] = [None if value is None else Decimal(58) for value in active]

@@ -9,8 +9,10 @@ from urllib.parse import quote
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_GET, require_http_methods
 
 from finops.core.period import Period
@@ -22,6 +24,8 @@ from finops.ledger.queries.workloads import workload_rows
 from reports import charts, figures
 from reports.forms import WorkloadForm
 from reports.memory_words import memory_blocks
+from reports.models import Report
+from reports.queries import kept
 from reports.queries.kept import workload_weeks
 from reports.queries.notes import as_statement, current_annotations
 from reports.queries.standing import recent_reports, statement_of
@@ -37,12 +41,21 @@ WEEKS = 12
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
     """All workloads with their newest figures."""
-    newest = [statement_of(report) for report in recent_reports(1)]
+    reports = recent_reports(1)
+    newest = [statement_of(report) for report in reports]
     said = {w["slug"]: w for w in newest[0]["workloads"]} if newest else {}
-    rows = [row | {"said": said.get(row["slug"])} for row in workload_rows()]
-    context = {"rows": rows, "week": newest[0]["period"]["week"] if newest else None}
-    context["currency"] = newest[0]["currency"] if newest else "USD"
-    context["proposed"] = proposed_workloads(timezone.now())
+    rows = workload_rows()
+    week = newest[0]["period"]["week"] if newest else None
+    currency = newest[0]["currency"] if newest else "USD"
+
+    def render() -> str:
+        shown = [row | {"said": said.get(row["slug"])} for row in rows]
+        values = {"rows": shown, "week": week, "currency": currency}
+        return render_to_string("reports/parts/workload_table.html", values)
+
+    key = ("workloads", tuple(report.digest for report in reports), repr(rows))
+    table = mark_safe(kept.articles.made(key, render))  # noqa: S308 - a rendered template
+    context = {"rows": rows, "table": table, "proposed": proposed_workloads(timezone.now())}
     return page(request, "reports/workloads.html", context)
 
 
@@ -82,13 +95,31 @@ def workload(request: HttpRequest, slug: str) -> HttpResponse:
         "w": row,
         "weeks": weeks[::-1],
         "has_charts": True,
-        "charts": _charts(weeks, newest["currency"] if newest else "USD"),
-        "kv": _memory(newest, slug) if newest else None,
+        **_drawn(reports, weeks, newest, slug),
         "s": newest,
         "zone": zone().key,
         "notes": current_annotations(workload=slug)[::-1][:20],
     }
     return page(request, "reports/workload.html", context)
+
+
+def _drawn(
+    reports: list[Report], weeks: list[dict[str, Any]], newest: dict[str, Any] | None, slug: str
+) -> dict[str, Any]:
+    """The charts of the weeks and of the newest week's hours, drawn once for what they show."""
+    if newest is None:
+        return {"charts": {}, "kv": None}
+    start, end = (figures.as_datetime(newest["period"][name]) for name in ("start", "end"))
+    assert start is not None and end is not None
+    notes = as_statement(current_annotations(Period(start, end), slug))
+    key = (slug, tuple(report.digest for report in reports), repr(notes))
+    return kept.contexts.made(
+        key,
+        lambda: {
+            "charts": _charts(weeks, newest["currency"]),
+            "kv": _memory(newest, slug, notes),
+        },
+    )
 
 
 def _charts(weeks: list[dict[str, Any]], currency: str) -> dict[str, Any]:
@@ -108,13 +139,12 @@ def _charts(weeks: list[dict[str, Any]], currency: str) -> dict[str, Any]:
     return {"trend": charts.on_screen(trend)}
 
 
-def _memory(statement: dict[str, Any], slug: str) -> dict[str, Any] | None:
+def _memory(
+    statement: dict[str, Any], slug: str, notes: list[dict[str, Any]]
+) -> dict[str, Any] | None:
     """The newest week's hours of the workload, with its engines and annotations as they are now."""
     rows = [m for m in statement.get("memory") or [] if m["workload"] == slug]
     hours = [h for h in statement.get("memory_hours") or [] if h["workload"] == slug]
-    start, end = (figures.as_datetime(statement["period"][name]) for name in ("start", "end"))
-    assert start is not None and end is not None
-    notes = as_statement(current_annotations(Period(start, end), slug))
     lean = statement | {"memory": rows, "memory_hours": hours, "annotations": notes}
     defined = charts.of_statement(lean, "workload-")
     url = f"{reverse('annotations')}?workload={quote(slug)}"
