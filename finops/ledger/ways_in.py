@@ -55,7 +55,7 @@ def _client(secret: str) -> dict[str, str]:
 
 
 def _asked(client: dict[str, str], session: requests.Session, limits: Any) -> str:
-    """An access token for a client's own credentials (RFC 6749 §4.4)."""
+    """An access token for a client's own credentials (RFC 6749, client credentials grant)."""
     url = checked_url(client["token_url"])
     form = {name: client[name] for name in _CLIENT[1:]} | {"grant_type": "client_credentials"}
     try:

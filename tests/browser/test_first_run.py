@@ -201,7 +201,7 @@ def _download(ada: Person, folder: Path) -> None:
     path = folder / "report.pdf"
     waiting.value.save_as(path)
     assert path.read_bytes().startswith(b"%PDF-")
-    assert waiting.value.suggested_filename == "report-2026-W48-1-preliminary.pdf"
+    assert waiting.value.suggested_filename == "report-2026-W48-1-in-review.pdf"
 
 
 def test_pages_fit_a_phone_and_work_from_the_keyboard(service: Up, browser: Any) -> None:

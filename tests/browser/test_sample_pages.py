@@ -152,7 +152,8 @@ def test_an_auditor_reads_all_and_changes_nothing(service: Up, browser: Any) -> 
     for path in PAGES:
         ines.go(path)
         forms = ines.page.locator("main form[method=post]").count()
-        assert forms == 0, path
+        # Explaining a log is asked for by POST, because a log is long; it keeps nothing.
+        assert forms == (1 if path == "/memory/log/" else 0), path
     ines.go("/people/")
     assert "Your role does not allow this" in ines.text()
 

@@ -40,7 +40,11 @@ def test_every_setting_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_no_page_names_a_setting_that_is_not_there(path: Path) -> None:
-    sources = [p for folder in ("finops", "reports", "tests", "scripts") for p in (ROOT / folder).rglob("*.*")]
+    sources = [
+        p
+        for folder in ("finops", "reports", "tests", "scripts")
+        for p in (ROOT / folder).rglob("*.*")
+    ]
     code = "".join(p.read_text("utf-8") for p in sources if p.suffix in (".py", ".sh"))
     known = set(SETTING.findall(code)) | {"HEADROOM_SECRET_PROM"}  # an example's name
     named = set(SETTING.findall(path.read_text(encoding="utf-8")))

@@ -56,7 +56,9 @@ def test_the_report_says_what_the_statement_says(admin: Client) -> None:
         assert text in page, text
     assert "<style" not in page and "style=" not in page
     scripts = re.findall(r"<script[^>]*>", page)
-    assert scripts and all('type="application/json"' in s or 'src="/static/js/' in s for s in scripts)
+    assert scripts and all(
+        'type="application/json"' in s or 'src="/static/js/' in s for s in scripts
+    )
 
 
 @pytest.mark.usefixtures("own_ledger")
