@@ -116,12 +116,15 @@ def main() -> None:
             env=around, cwd=REPOSITORY, check=True,
         )  # fmt: skip
         sessions = [signed_in(address) for _ in range(options.users)]
-        fixed = measure(sessions, address + FIXED, options.seconds)
-        print(json.dumps({"page": FIXED} | fixed), flush=True)
         worst = 0.0
+        before = measure(sessions, address + FIXED, options.seconds)
         for path in PAGES:
             found = measure(sessions, address + path, options.seconds)
-            ratio = round(found["p95_ms"] / fixed["p95_ms"], 2)
+            after = measure(sessions, address + FIXED, options.seconds)
+            # Other work on the machine comes and goes: the fixed page is measured on both sides.
+            fixed_ms = (before["p95_ms"] + after["p95_ms"]) / 2
+            found |= {"fixed_p95_ms": round(fixed_ms, 1)}
+            ratio, before = round(found["p95_ms"] / fixed_ms, 2), after
             worst = max(worst, ratio)
             print(json.dumps({"page": path} | found | {"p95_ratio": ratio}), flush=True)
         print(json.dumps({"largest_p95_ratio": worst, "users": options.users,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_GET
 
 from finops.ledger.models import Baseline, Charge, Document, Rule, TokenHour, UsageHour, Workload
@@ -34,7 +36,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     if shown:
         stand = standing(shown[0])
         context |= _short(stand)
-        context |= {"standing": stand, "linked": True, "has_charts": True}
+        context |= {"standing": stand, "has_charts": True}
         # The shown revision is what holds; what still has to be done is of the newest one.
         newest = Report.objects.filter(week=stand.week).defer("statement").order_by("-revision")[0]
         context["panels"] = panels(roles_of(request.user), stand, context["sources"], shown)
@@ -48,11 +50,19 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _short(stand: Standing) -> dict[str, Any]:
-    """The template's values of what the overview shows, made once for each report."""
+    """The figures and the left column, rendered once for each report."""
     url, lean = reverse("annotations"), _lean(stand.statement)
-    return kept.contexts.made(
-        stand.digest, lambda: sheet.context(lean, sheet.identity(stand), {}, note_url=url)
-    )
+
+    def render() -> dict[str, Any]:
+        values = sheet.context(lean, sheet.identity(stand), {}, note_url=url)
+        values |= {"standing": stand, "linked": True}
+        parts = {"strip": "strip", "left": "overview_left"}
+        return {
+            name: mark_safe(render_to_string(f"reports/parts/{part}.html", values))  # noqa: S308
+            for name, part in parts.items()
+        }
+
+    return kept.contexts.made(("overview", stand.digest), render) | {"s": stand.statement}
 
 
 def _lean(statement: dict[str, Any]) -> dict[str, Any]:
