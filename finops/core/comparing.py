@@ -113,6 +113,8 @@ def side_value(facts: Facts) -> Value:
                 "gpu_model": w.gpu_model,
                 "cost": plain(w.common_cost or Decimal(0)),
                 "gpu_hours": plain(w.common_gpu_hours or Decimal(0)),
+                "gpu_hours_source": w.gpu_hours_source,
+                "billed_gpu_hours": plain(w.billed_gpu_hours or Decimal(0)),
                 "tokens": w.counted.total if w.counted else 0,
                 "active_hours": w.active_hours,
                 "hours": w.common_hours,
@@ -122,12 +124,18 @@ def side_value(facts: Facts) -> Value:
     }
 
 
-def _side(value: Mapping[str, Any]) -> Side:
+def _side(value: Mapping[str, Any], other: Mapping[str, Any]) -> Side:
+    """A week as the bridge takes it. Where the two weeks know a workload's GPU-hours from
+    different sources, both count the billed ones: a new exporter is no change of efficiency."""
+    sources = {row["workload"]: row.get("gpu_hours_source") for row in other["groups"]}
     groups = {}
     for row in value["groups"]:
         share = Fraction(row["active_hours"], row["hours"]) if row["active_hours"] else None
+        own = row.get("gpu_hours_source")
+        same = sources.get(row["workload"], own) == own
+        hours = row["gpu_hours"] if same else row["billed_gpu_hours"]
         groups[f"{row['workload']} on {row['gpu_model'] or 'unknown GPU'}"] = Group(
-            Decimal(row["cost"]), Decimal(row["gpu_hours"]), row["tokens"], share
+            Decimal(row["cost"]), Decimal(hours), row["tokens"], share
         )
     return Side(groups, Decimal(value["cost"]), value["tokens"])
 
@@ -136,7 +144,8 @@ def bridge_value(previous: Mapping[str, Any] | None, value: Mapping[str, Any]) -
     """The bridge from the week before, per million tokens; null when it cannot be made."""
     if not previous or previous["currency"] != value["currency"]:
         return None
-    found = bridge(_side(previous["bridge_groups"]), _side(value["bridge_groups"]))
+    before, now = previous["bridge_groups"], value["bridge_groups"]
+    found = bridge(_side(before, now), _side(now, before))
     if found is None:
         return None
     parts = per_million_text({name: getattr(found, name) for name in _PARTS})

@@ -119,6 +119,7 @@ class WorkloadFacts:
     common_hours: int | None = None
     gpu_hours: Decimal | None = None
     common_gpu_hours: Decimal | None = None
+    billed_gpu_hours: Decimal | None = None
     gpu_hours_source: str | None = None
     gpu_model: str | None = None
     memory: tuple[EngineMemory, ...] = ()

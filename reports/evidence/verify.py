@@ -615,6 +615,11 @@ class Week:
             found = (self.costs(span) if span else self.whole).gpu_hours.get(slug)
         return None if found is None else short(found)
 
+    def billed_gpu_hours(self, slug, span):
+        """GPU-hours by the invoice's shapes alone."""
+        found = self.costs(span).gpu_hours.get(slug)
+        return None if found is None else short(found)
+
     def costs(self, span):
         if span == (self.start, self.end):
             return self.whole
@@ -673,6 +678,7 @@ class Week:
                 "week_tokens": self.tokens.by_place(self.start, self.end).get(place),
                 "gpu_hours": self.gpu_hours(slug),
                 "common_gpu_hours": self.gpu_hours(slug, common) if common else None,
+                "billed_gpu_hours": self.billed_gpu_hours(slug, common) if common else None,
                 "own": self.whole.own(slug, self.currency)[1],
                 "shared": self.whole.shared_part(slug, self.currency)}
 
@@ -1248,6 +1254,17 @@ def _control_totals(check, week, statement):
     check("documents behind rows that the report does not name", 0, len(used - named))
 
 
+def _one_source(side, sources):
+    """Where two weeks know a workload's GPU-hours from different sources, the billed ones."""
+    old, new = sources
+    groups = []
+    for row in side["groups"]:
+        slug = row["workload"]
+        differ = slug in old and slug in new and old[slug] != new[slug]
+        groups.append(dict(row, gpu_hours=row["billed_gpu_hours"]) if differ else row)
+    return dict(side, groups=groups)
+
+
 def _bridge(check, week, statement, figures):
     groups = []
     for w in week.counting():
@@ -1255,6 +1272,7 @@ def _bridge(check, week, statement, figures):
         total = w["counted"]["prompt"] + w["counted"]["generation"]
         groups.append({"workload": w["slug"], "gpu_model": " + ".join(sorted(models or ())) or None,
                        "cost": w["cost"], "gpu_hours": w["common_gpu_hours"] or Decimal(0),
+                       "billed_gpu_hours": w["billed_gpu_hours"] or Decimal(0),
                        "tokens": total, "active_hours": w["active"], "hours": w["hours"]})
     side = {"cost": sum((w["cost"] for w in week.counting()), Decimal(0)),
             "tokens": sum(g["tokens"] for g in groups), "groups": groups}
@@ -1267,7 +1285,10 @@ def _bridge(check, week, statement, figures):
           before["figures"])
     found = None
     if statement["previous"] and before["currency"] == statement["currency"]:
-        found = bridge(before["bridge_groups"], side)
+        said = statement["bridge_groups"]["groups"]
+        sources = [{row["workload"]: row["gpu_hours_source"] for row in rows}
+                   for rows in (before["bridge_groups"]["groups"], said)]
+        found = bridge(_one_source(before["bridge_groups"], sources), _one_source(side, sources))
     if found is None:
         check("bridge", statement["bridge"], None)
     else:

@@ -135,6 +135,7 @@ def _workload(
         common_hours=_hours(common),
         gpu_hours=gpu_hours,
         common_gpu_hours=reading.gpu_hours(slug, common)[0] if common else None,
+        billed_gpu_hours=part.gpu_hours(slug) if part else None,
         gpu_hours_source=gpu_source,
         gpu_model=whole.gpu_model(slug),
         memory=memory,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -47,13 +47,24 @@ class NodeLedger:
     def gpu_hours(self, period: Period) -> dict[str, tuple[Fraction, str]]:
         """GPU-hours of each workload in a part of the period, and by what: requests, else devices.
 
-        Absent for a workload of which neither tells.
+        Absent for a workload of which neither tells, or only of a part of the week.
         """
         found: dict[str, tuple[Fraction, str]] = {}
         for held, source in ((self.devices, DEVICES), (self.requests, REQUESTS)):
+            if not self._tells_the_week(held):
+                continue
             for slug, gpu_ms in self._by_workload(held, period).items():
                 found[slug] = (Fraction(gpu_ms, HOUR_MS), source)
         return found
+
+    def _tells_the_week(self, held: Sequence[Held]) -> bool:
+        """Whether a source tells of 95 % of the hours from the week's start to its last one. An
+        exporter that came in the middle of a week would make a whole week's GPU-hours few."""
+        hours = {one.hour_ms for one in held}
+        if not hours:
+            return False
+        expected = (max(hours) - milliseconds(self.period.start)) // HOUR_MS + 1
+        return 20 * len(hours) >= 19 * expected
 
     def unassigned_ms(self) -> dict[Pod, int]:
         """GPU time held by pods that no rule gives to a place, by pod."""
