@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Headroom's commands. With no DATABASE_URL a command brings the embedded database along."""
 
+import difflib
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import sys
 from typing import NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import execute_from_command_line
+from django.core.management import BaseCommand, ManagementUtility, get_commands
 
 from finops import embedded
 
@@ -18,6 +19,19 @@ WITHOUT_DATABASE = {
     "diffsettings", "findstatic", "kv", "explain-log", "grafana_pack",
 }  # fmt: skip
 STARTS_SERVERS = {"up", "doctor"}
+
+
+class Commands(ManagementUtility):
+    """Django's commands and ours; one that does not exist could not run, which is exit code 2."""
+
+    def fetch_command(self, subcommand: str) -> BaseCommand:
+        """The command of that name; else ends with a sentence that names the nearest."""
+        names = get_commands()
+        if subcommand not in names:
+            near = difflib.get_close_matches(subcommand, names, n=3)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            refuse(ValueError(f"There is no command {subcommand!r}.{hint} `help` lists them all."))
+        return super().fetch_command(subcommand)
 
 
 def main() -> None:
@@ -30,7 +44,7 @@ def main() -> None:
         import finops.celery  # noqa: F401 - makes it the application that commands send tasks to
     except (embedded.CannotStart, ImproperlyConfigured) as error:
         refuse(error)
-    execute_from_command_line(sys.argv)
+    Commands(sys.argv).execute()
 
 
 def bring_servers(command: str) -> None:

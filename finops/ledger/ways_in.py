@@ -84,9 +84,9 @@ def signer(region: str) -> Callable[[requests.PreparedRequest], requests.Prepare
     Raises FetchFailed where botocore is not installed or finds none.
     """
     try:
-        from botocore.auth import SigV4Auth  # type: ignore[import-not-found, unused-ignore]
-        from botocore.awsrequest import AWSRequest  # type: ignore[import-not-found, unused-ignore]
-        from botocore.session import get_session  # type: ignore[import-not-found, unused-ignore]
+        from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
+        from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
+        from botocore.session import get_session  # type: ignore[import-untyped]
     except ImportError:
         raise FetchFailed(
             "signing for Amazon needs the Python package botocore, which is not installed in .venv"

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from finops.ledger import ingest_text
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.ledger.operations.ingest import ingest, is_fine
@@ -56,3 +57,7 @@ class Command(Base):
                 link_evidence(document["sha256"], options["workload"], by=by, at=at)
         fine = is_fine(documents)
         return {"documents": documents, "ok": fine}, fine
+
+    def render(self, result: dict[str, Any]) -> str:
+        """A paragraph for each document."""
+        return ingest_text.render(result["documents"])
