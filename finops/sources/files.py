@@ -99,7 +99,7 @@ def open_plain(path: Path, name: str) -> io.BufferedReader:
 
 def _refuse_packings(start: bytes, name: str) -> None:
     if start.startswith(_ZIP):
-        raise Refused(f"{name}: this is a zip archive; unpack it and ingest the files inside")
+        raise Refused(f"{name}: this is a zip archive; give it a name that ends in .zip")
     for magic, what in _OTHER_PACKINGS.items():
         if start.startswith(magic):
             raise Refused(f"{name}: this is {what}; unpack it, or pack it as gzip")

@@ -110,7 +110,7 @@ def read(key: str) -> UploadOutcome:
     except Exception as error:  # noqa: BLE001 - the person must learn of it, whatever it was
         problem = f"{type(error).__name__}: {error}"
     for document in documents:
-        document["path"] = Path(str(document["path"])).name
+        document["path"] = str(document["path"]).removeprefix(f"{place}/")
     outcome, _ = UploadOutcome.objects.get_or_create(
         upload=upload,
         defaults={"at": timezone.now(), "documents": documents, "error": problem},

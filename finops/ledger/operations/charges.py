@@ -190,7 +190,8 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
             "warnings": list(account.warnings),
             "incomplete": account.incomplete,
             "rows_in_parent": account.rows_in_parent,
-        },
+        }
+        | ({"archive_sha256": kept.archive} if kept.archive else {}),
         received_at=at,
         received_by=by,
     )

@@ -22,7 +22,10 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One document in the store: its digest, size, place, and whether it came new."""
+    """One document in the store: its digest, size, place, and whether it came new.
+
+    `archive` is the digest of the zip it came in, else empty.
+    """
 
     sha256: str
     size_bytes: int
@@ -30,6 +33,7 @@ class Kept:
     is_new: bool
     name: str = ""
     origin: str = ""
+    archive: str = ""
 
 
 def store() -> Path:

@@ -7,7 +7,7 @@ and usage records in one transaction a document. What is refused leaves nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -76,15 +76,16 @@ def ingest(
     format: str | None = None,
     source: str = "files",
     progress: Progress | None = None,
+    found: Sequence[inputs.Found | inputs.NotFound] | None = None,
 ) -> list[dict[str, Any]]:
     """Takes in files, folders, globs and URLs; one account a file, in the contract's shape.
 
     Bytes that the ledger in use already holds are `unchanged`. A document that cannot be read, or
     a path where nothing is, is `rejected` with its reason, and the others go on. `source` names
-    where readings and usage records come from.
+    where readings and usage records come from; `found` is what was found under the paths already.
     """
     tell = progress or (lambda text: None)
-    found = inputs.find(paths)
+    found = inputs.find(paths) if found is None else found
     verdicts, unreadable = manifests.judge([one for one in found if isinstance(one, inputs.Found)])
     results = [refusal(path, None, Refused(reason)) for path, reason in unreadable.items()]
     results += [_set_aside(p, v) for p, v in verdicts.items() if v.status != manifests.TAKE]
@@ -141,6 +142,7 @@ def _keep(
     try:
         with found.open() as stream:
             kept = documents.keep_stream(stream, found.name, found.origin)
+        kept = replace(kept, archive=found.archive)
     except Exception as error:  # noqa: BLE001 - stores behind URLs fail in their own ways
         reason = (
             getattr(error, "strerror", None)

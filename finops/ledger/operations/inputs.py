@@ -1,7 +1,7 @@
-"""Finding what was named: files, folders, globs and fsspec URLs, each as a stream to read.
+"""Finding what was named: files, folders, globs, zips and fsspec URLs, each as a stream to read.
 
-Within a folder, hidden files, manifests and files of no data kind are passed over; a file named
-outright is always taken.
+Within a folder or a zip, hidden files, manifests and files of no data kind are passed over; a file
+named outright is always taken.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit, urlunsplit
+
+from finops.ledger.operations.documents import digest_of
+from finops.sources import zips
+from finops.sources.records import Refused
 
 DATA_SUFFIXES = frozenset(
     [
@@ -31,6 +37,7 @@ DATA_SUFFIXES = frozenset(
         ".log",
         ".metrics",
         ".xml",
+        ".zip",
     ]
 )
 URL_SECRETS = re.compile(r"(://)[^/\s@'\"]*@|\?[^\s'\"]+")
@@ -39,17 +46,25 @@ MANIFESTS = ("manifest.json", "manifest.csv", "_success")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One file to take in: how it is shown, its name, and how to open it."""
+    """One file to take in: how it is shown, its name, and how to open it.
+
+    `archive` is the digest of the zip it came in, if it came in one.
+    """
 
     path: str
     name: str
     origin: str
     open: Callable[[], BinaryIO]
     is_manifest: bool = False
+    archive: str = ""
 
 
 class NotFound(ValueError):
     """Nothing is there under a name that was given; the text says which and why."""
+
+
+class Unreadable(NotFound):
+    """An archive that is there and must not or cannot be read; the text says why."""
 
 
 def find(paths: Sequence[str]) -> list[Found | NotFound]:
@@ -74,10 +89,11 @@ def _on_disk(path: str) -> Iterator[Found | NotFound]:
         files = sorted(_within(place, closed))
         if not files and not closed:
             raise NotFound(f"{path}: no data files in this folder")
-        yield from map(_in_folder, files)
+        for one in files:
+            yield from _in_folder(one)
         yield from (NotFound(f"{one.filename}: cannot be read ({one.strerror})") for one in closed)
     elif place.is_file():
-        yield _local(place)
+        yield from _local(place)
     elif place.exists():
         raise NotFound(f"{path}: neither a file nor a folder")
     elif matches := sorted(glob.glob(path, recursive=True)):
@@ -87,11 +103,12 @@ def _on_disk(path: str) -> Iterator[Found | NotFound]:
         raise NotFound(f"{path}: no such file or folder")
 
 
-def _in_folder(path: Path) -> Found | NotFound:
+def _in_folder(path: Path) -> Iterator[Found | NotFound]:
     """Opening a pipe would wait for ever: what is neither a file nor a broken link is named."""
     if path.exists() and not path.is_file():
-        return NotFound(f"{path}: neither a file nor a folder")
-    return _local(path)
+        yield NotFound(f"{path}: neither a file nor a folder")
+    else:
+        yield from _local(path)
 
 
 def _within(folder: Path, closed: list[OSError]) -> Iterator[Path]:
@@ -114,12 +131,53 @@ def is_manifest(name: str) -> bool:
     return name.lower().endswith("manifest.json")
 
 
-def _local(path: Path) -> Found:
+def _local(path: Path) -> Iterator[Found | NotFound]:
     place = str(path.absolute())
-    return Found(str(path), path.name, place, lambda: path.open("rb"), is_manifest(path.name))
+    try:
+        packed = zips.is_zip(path)
+    except OSError:
+        packed = False  # named with its reason when it is read
+    if packed:
+        yield from _members(path, str(path), place)
+    else:
+        name = path.name
+        yield Found(str(path), name, place, lambda: path.open("rb"), is_manifest(name))
 
 
-def _at_url(url: str) -> Iterator[Found]:
+def _members(zip_file: Path, shown: str, origin: str) -> Iterator[Found | NotFound]:
+    """The data files and manifests of a zip; the only file of a zip is taken whatever its name."""
+    try:
+        names = zips.members(zip_file, shown)
+    except Refused as refused:
+        yield Unreadable(str(refused))
+        return
+    digest = digest_of(zip_file)
+    inside = {name: PurePosixPath(name.replace("\\", "/")) for name in names}
+    wanted = [
+        name
+        for name, place in sorted(inside.items())
+        if not any(part.startswith((".", "__MACOSX")) for part in place.parts)
+        and (is_data(place.name) or is_manifest(place.name) or len(names) == 1)
+    ]
+    if not wanted:
+        yield Unreadable(f"{shown}: no data files in this zip")
+    for name in wanted:
+        place = inside[name]
+        yield Found(
+            f"{shown}/{place}",
+            place.name,
+            f"{origin} (zip {digest}): {place}",
+            _member_opener(zip_file, name),
+            is_manifest(place.name),
+            digest,
+        )
+
+
+def _member_opener(zip_file: Path, name: str) -> Callable[[], BinaryIO]:
+    return lambda: zips.open_member(zip_file, name)
+
+
+def _at_url(url: str) -> Iterator[Found | NotFound]:
     shown = without_secrets(url)
     try:
         import fsspec
@@ -137,7 +195,10 @@ def _at_url(url: str) -> Iterator[Found]:
     for one in places:
         path = shown if one == place else f"{shown.split('*')[0].rstrip('/')} → {one}"
         name = PurePosixPath(urlsplit(one).path if "://" in one else one).name or one
-        yield Found(path, name, path, _opener(system, one), is_manifest(name))
+        if name.lower().endswith(".zip"):
+            yield from _remote_members(_opener(system, one), path)
+        else:
+            yield Found(path, name, path, _opener(system, one), is_manifest(name))
 
 
 def _remote_places(system: Any, place: str) -> list[str]:
@@ -151,6 +212,30 @@ def _remote_places(system: Any, place: str) -> list[str]:
 
 def _opener(system: Any, place: str) -> Callable[[], BinaryIO]:
     return lambda: system.open(place, "rb")
+
+
+def _remote_members(opened: Callable[[], BinaryIO], shown: str) -> Iterator[Found | NotFound]:
+    """The members of a zip in another store, copied here for as long as they are read."""
+    copy = tempfile.NamedTemporaryFile(prefix="headroom-zip-", suffix=".zip")  # noqa: SIM115
+    try:
+        with opened() as stream:
+            shutil.copyfileobj(stream, copy, zips.CHUNK_BYTES)
+        copy.flush()
+    except Exception as error:  # noqa: BLE001 - stores behind URLs fail in their own ways
+        yield NotFound(f"{shown}: cannot be read ({type(error).__name__}: {masked(str(error))})")
+        return
+    for one in _members(Path(copy.name), shown, shown):
+        yield _holding(one, copy) if isinstance(one, Found) else one
+
+
+def _holding(found: Found, copy: object) -> Found:
+    """The member with the copy it is read from, which goes away with the last of them."""
+    opened = found.open
+
+    def open_held(held: object = copy) -> BinaryIO:
+        return opened()
+
+    return replace(found, open=open_held)
 
 
 def masked(text: str) -> str:

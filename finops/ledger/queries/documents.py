@@ -29,6 +29,7 @@ def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, A
     return {
         "path": path,
         "sha256": document.sha256,
+        "archive_sha256": account.get("archive_sha256"),
         "format": document.format,
         "version": document.version or None,
         "status": "unchanged" if not is_new else "waiting" if waits else "posted",
@@ -67,6 +68,7 @@ def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dic
     return {
         "path": path,
         "sha256": sha256,
+        "archive_sha256": None,
         "format": None,
         "version": None,
         "status": "rejected",

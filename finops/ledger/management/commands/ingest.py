@@ -13,7 +13,7 @@ from finops.ledger import ingest_text
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.ledger.operations.ingest import ingest, is_fine
-from finops.ledger.operations.inputs import NotFound, find
+from finops.ledger.operations.inputs import NotFound, Unreadable, find
 from finops.ledger.operations.memory_evidence import FORMATS, link_evidence
 from finops.ledger.operations.workloads import workload_named
 from finops.ledger.verbs import refusals
@@ -38,7 +38,7 @@ class Command(Base):
         if not re.fullmatch(r"[-\w]{1,80}", options["source"]):
             raise CannotRun(f"--source: letters, digits, - and _ only, not {options['source']!r}")
         found = find(options["paths"])
-        if all(isinstance(one, NotFound) for one in found):
+        if all(isinstance(one, NotFound) and not isinstance(one, Unreadable) for one in found):
             raise CannotRun("; ".join(str(one) for one in found))
         by, at = options["by"] or getpass.getuser(), timezone.now()
         if options["workload"]:
@@ -46,6 +46,7 @@ class Command(Base):
                 workload_named(options["workload"])
         documents = ingest(
             options["paths"],
+            found=found,
             by=by,
             at=at,
             format=options["format"],
