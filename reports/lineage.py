@@ -145,7 +145,7 @@ def _places(files: Mapping[str, bytes], known: Mapping[str, Row]) -> dict[str, s
             labels = known[row["series"]].setdefault("parsed", None)
             if labels is None:
                 labels = known[row["series"]]["parsed"] = json.loads(known[row["series"]]["labels"])
-            place = rules.place(labels, parse_instant(row["hour"]))
+            place = rules.place(labels, verify.instant(row["hour"]))
             if place[0] == "workload":
                 found.setdefault(row["series"], set()).add(place[1])
     return found

@@ -110,7 +110,6 @@ def test_every_changed_figure_is_unequal_when_computed_again(sealed: Sealed) -> 
             holder = holder[key]
         value = holder[place[-1]]
         holder[place[-1]] = value + 1 if isinstance(value, int) else str(Decimal(value) + 1)
-        pack.tables.clear()
         if not verify.recompute(pack, changed).wrong:
             missed.append(place)
     assert missed == []

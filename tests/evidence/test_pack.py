@@ -202,7 +202,7 @@ def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Seal
         cursor.execute("SET LOCAL session_replication_role = DEFAULT")
     answer = command("seal", WEEK, "--by", "Ben")
     assert not answer["ok"] and "not confirmed" in answer["error"]
-    assert "report.effective_cost" in answer["error"]
+    assert "figures effective_cost" in answer["error"]
     assert not command("waive", WEEK, "recomputation", "figures", "--text", "x", "--by", "Ada")[
         "ok"
     ]
