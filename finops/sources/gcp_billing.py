@@ -7,13 +7,16 @@ underscores or nested, and credits as JSON or as Python prints them. Credits are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from finops.core.money import add
 from finops.core.period import month_of
+from finops.sources.cells import instant
 from finops.sources.files import byte_lines
 from finops.sources.gcp_cells import amounts_of, json_line, nested, plain
 from finops.sources.gpu_shapes import Gpu, gpu_of, shape_of
@@ -31,7 +34,7 @@ READ: Final = """
     usage_end_time project.id project.name project.labels labels system_labels tags
     location.location location.region location.zone cost currency usage.amount usage.unit
     usage.amount_in_pricing_units usage.pricing_unit credits invoice.month cost_type
-    cost_at_list price.effective_price price.unit resource.name resource.global_name
+    cost_at_list price.effective_price price.unit resource.name resource.global_name export_time
 """
 _WANTED: Final = """
     billing_account_id service.description sku.id sku.description usage_start_time usage_end_time
@@ -77,7 +80,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     if not _has_signs(places):
         raise Refused(f"{name}: line 1: these are not the fields of a billing export")
     account.missing_columns = account.missing_columns or _missing(places)
-    records = charges_of(rows, len(header), places, account, _charge)
+    records = charges_of(rows, len(header), places, account, partial(_timed_charge, account))
     return Parsed(account, records)
 
 
@@ -163,6 +166,15 @@ def _json_rows(path: Path, name: str, account: Account) -> Rows:
         unknown.update(dict.fromkeys(one for one in fields if one not in known))
         account.unknown_columns = tuple(unknown)
         yield line, [fields.get(one) for one in READ.split()]
+
+
+def _timed_charge(account: Account, row: Row) -> ChargeRecord:
+    """A row's charge; the latest `export_time` of the rows is the file's own time."""
+    if (told := row.text("export_time")) is not None:
+        with suppress(ValueError):
+            at = instant(told)
+            account.exported_at = max(at, account.exported_at or at)
+    return _charge(row)
 
 
 def _charge(row: Row) -> ChargeRecord:

@@ -197,6 +197,7 @@ class Account:
     missing_columns: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
     incomplete: bool = False
+    exported_at: datetime | None = None  # the export's own time, where the file itself says it
 
 
 Record = (

@@ -60,7 +60,7 @@ def test_the_same_readings_at_once_count_once() -> None:
 
 def test_exports_of_one_scope_at_once_leave_one_current(tmp_path: Path) -> None:
     paths = [
-        focus_file(tmp_path / f"{n}.csv", hours("2026-10-01T00", f"2026-10-10T0{n}"))
+        focus_file(tmp_path / f"{n}.csv", hours("2026-10-01T00", f"2026-10-1{n}T00"))
         for n in range(4)
     ]
     answers = at_once(lambda n: ingest([str(paths[n])], by="Ada", at=NOW))

@@ -10,11 +10,10 @@ import pytest
 from finops.core.period import month_of
 from finops.ledger.models import Charge
 from finops.ledger.operations.invoices import set_invoice_amount
-from finops.ledger.operations.snapshots import decide
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money_exceptions import money_exceptions
 from finops.ledger.queries.money_totals import money_total
-from finops.ledger.queries.snapshots import waiting, with_verdict
+from finops.ledger.queries.snapshots import with_verdict
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import ROW, focus_file, hours
 from tests.sources.reading import as_csv
@@ -61,18 +60,12 @@ def test_3_committed_use_is_priced_as_committed(tmp_path: Path) -> None:
     assert Charge.objects.get().pricing_category == "Committed"
 
 
-def test_6_a_few_days_do_not_undo_the_month(tmp_path: Path) -> None:
+def test_6_a_one_time_export_and_a_daily_one_count_each_day_once(tmp_path: Path) -> None:
     first = hours("2026-10-01T00", "2026-10-10T00", BilledCost="9", EffectiveCost="9")
     rest = hours("2026-10-10T00", "2026-10-21T00", BilledCost="11", EffectiveCost="11")
     ingested(focus_file(tmp_path / "once.csv", first))
     ingested(focus_file(tmp_path / "to-date.csv", first, rest))
-    assert both() == (20, 20)  # each day once
-    ingested(focus_file(tmp_path / "once again.csv", first | {"ResourceId": "i-2"}))
     assert both() == (20, 20)
-    (asked,) = waiting()
-    assert "waiting-snapshot" in kinds()
-    decide(asked.pk, "replacement", "Ada", "the later days were test data")
-    assert both() == (9, 9)
 
 
 def test_7_a_month_loaded_twice_is_the_month(tmp_path: Path) -> None:

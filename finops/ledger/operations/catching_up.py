@@ -15,7 +15,7 @@ from finops.core.rate_card import Card, Usage, price
 from finops.ledger.models import Charge, Document, RateCard
 from finops.ledger.operations.charges import Offered, Scope, post_charges, scope_of
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.parsing import kept_of, parse_again
+from finops.ledger.operations.parsing import exported_at, kept_of, parse_again
 from finops.ledger.operations.rate_cards import OWN_HARDWARE, cards, own_charges
 from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.which import atomic
@@ -59,7 +59,10 @@ def _repriced(known: list[Card]) -> list[Offered]:
     for document in Document.objects.filter(pk__in=only).order_by("pk"):
         kept, parsed = parse_again(document)
         scopes = frozenset(only[document.sha256])
-        found.append(Offered(kept, document.format, parsed, again=PRICED, only=scopes))
+        own = exported_at(document)
+        found.append(
+            Offered(kept, document.format, parsed, again=PRICED, only=scopes, exported_at=own)
+        )
     return found
 
 

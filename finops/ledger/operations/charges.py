@@ -18,6 +18,7 @@ import psycopg
 from django.db import DatabaseError, connections, transaction
 
 from finops.core.amounts import FourAmounts, Money
+from finops.core.period import rfc3339
 from finops.ledger.models import (
     Delivery,
     Document,
@@ -52,7 +53,8 @@ class Offered:
     """One document of a delivery: its bytes in the store and how to read it.
 
     `again` says why a document that the ledger holds is read once more; of it only the charges of
-    the scopes `only` are taken. `rows` is how many rows a manifest says there are.
+    the scopes `only` are taken. `rows` is how many rows a manifest says there are; `exported_at`
+    is the export's own time by its manifest, which goes before what the file says of itself.
     """
 
     kept: Kept
@@ -61,6 +63,11 @@ class Offered:
     again: str | None = None
     only: frozenset[Scope] = frozenset()
     rows: int | None = None
+    exported_at: datetime | None = None
+
+    def own_time(self) -> datetime | None:
+        """The export's own time, once its records have been read."""
+        return self.exported_at or self.parsed.account.exported_at
 
 
 @dataclass(slots=True)
@@ -72,6 +79,7 @@ class _Lines:
     end: datetime
     charges: int = 0
     documents: list[str] = field(default_factory=list)
+    exported_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -110,7 +118,6 @@ def post_charges(
     origin: str,
     digests: Sequence[str],
     paired: frozenset[Scope] = frozenset(),
-    exported_at: datetime | None = None,
 ) -> dict[str, Document | Refused | None]:
     """Posts the documents of one delivery; by digest the new Document, or why it was refused.
 
@@ -131,7 +138,7 @@ def post_charges(
             else:
                 outcome[sha256] = None if sha256 in known else _try(one, delivery, by=by, at=at)
         if delivery.scopes:
-            _deliver(delivery, by=by, at=at, origin=origin, exported_at=exported_at)
+            _deliver(delivery, by=by, at=at, origin=origin)
     return outcome
 
 
@@ -141,7 +148,7 @@ def _read_again(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> 
     _post_rows(one, delivery, sums)
     if not sums.charges:
         return
-    _take_over(delivery.scopes, sums.lines, one.kept.sha256)
+    _take_over(delivery.scopes, sums.lines, one)
     delivery.rereads.append(
         Reread(
             document_id=one.kept.sha256,
@@ -163,6 +170,8 @@ def _try(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> Documen
             _post_rows(one, delivery, sums)
             document = document_of(one.kept, one.format, one.parsed.account, by=by, at=at)
             _fill(document, sums, one.rows)
+            if (exported := one.own_time()) is not None:
+                document.account["exported_at"] = rfc3339(exported)
             document.save(force_insert=True)
     except Refused as refused:
         return refused
@@ -170,7 +179,7 @@ def _try(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> Documen
         if not isinstance(error.__cause__, psycopg.DataError | psycopg.IntegrityError):
             raise
         return Refused(f"{one.kept.name}: {' '.join(str(error).split())[:500]}")
-    _take_over(delivery.scopes, sums.lines, one.kept.sha256)
+    _take_over(delivery.scopes, sums.lines, one)
     return document
 
 
@@ -344,20 +353,21 @@ def keep_rejections(sha256: str, rejections: Iterable[Rejection]) -> None:
     )
 
 
-def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], sha256: str) -> None:
+def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], one: Offered) -> None:
     """Adds what a posted document gave to what the delivery has so far."""
+    exported = one.own_time()
     for scope, lines in found.items():
         known = scopes.setdefault(scope, lines)
         if known is not lines:
             known.charges += lines.charges
             known.start = min(known.start, lines.start)
             known.end = max(known.end, lines.end)
-        known.documents.append(sha256)
+        known.documents.append(one.kept.sha256)
+        if exported is not None:
+            known.exported_at = max(exported, known.exported_at or exported)
 
 
-def _deliver(
-    made: _Delivery, *, by: str, at: datetime, origin: str, exported_at: datetime | None
-) -> None:
+def _deliver(made: _Delivery, *, by: str, at: datetime, origin: str) -> None:
     """Makes the delivery's snapshots and settles which of them are current."""
     scopes = made.scopes
     delivery = Delivery.objects.create(at=at, by=by, origin=origin)
@@ -375,7 +385,7 @@ def _deliver(
             issuer=issuer,
             billing_account=account,
             billing_period=month,
-            exported_at=exported_at,
+            exported_at=lines.exported_at,
             arrived_at=at,
             charge_start=lines.start,
             charge_end=lines.end,

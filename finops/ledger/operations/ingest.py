@@ -7,7 +7,7 @@ and usage records in one transaction a document. What is refused leaves nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -61,7 +61,7 @@ class _Candidate:
     kept: documents.Kept
     format: str
     kind: type[object] | None
-    rows: int | None = None
+    said: Verdict = field(default_factory=Verdict)  # by its manifest, if it has one
 
     def parse(self) -> Parsed:
         """A fresh reading of the stored bytes."""
@@ -171,16 +171,15 @@ def _post(
     candidates: list[_Candidate] = []
     for sha256, one in kept.items():
         verdict = said.get(sha256, Verdict())
-        looked = None if known(sha256) else _look(one, format or verdict.format, verdict.rows)
+        looked = None if known(sha256) else _look(one, format or verdict.format, verdict)
         if isinstance(looked, _Candidate):
             candidates.append(looked)
         else:
             outcomes[sha256] = looked
-    exported = [one.exported_at for one in said.values() if one.exported_at is not None]
     for kinds in (terms.KINDS, None, ONE_BY_ONE):  # rate cards come before what they price
         if kinds is None:
-            times = max(exported, default=None)
-            outcomes |= _post_charges(candidates, times, by=by, at=at, tell=tell)
+            for delivery in _deliveries(candidates):
+                outcomes |= _post_charges(delivery, by=by, at=at, tell=tell)
             continue
         for candidate in candidates:
             if candidate.kind in kinds:
@@ -199,9 +198,13 @@ def _is_known(sha256: str) -> bool:
     return any(Document.objects.using(name).filter(pk=sha256).exists() for name in BOTH_LEDGERS)
 
 
-def _look(
-    kept: documents.Kept, format: str | None, rows: int | None = None
-) -> _Candidate | Refused:
+def _deliveries(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
+    """The documents of each delivery that manifests part, in their order; mostly there is one."""
+    for place in sorted({one.said.delivery for one in candidates}):
+        yield [one for one in candidates if one.said.delivery == place]
+
+
+def _look(kept: documents.Kept, format: str | None, said: Verdict) -> _Candidate | Refused:
     """The document's format and, by its first record, what it holds."""
     try:
         chosen = parsing.exact(format or registry.detect(kept.path, kept.name), kept.name)
@@ -211,12 +214,11 @@ def _look(
             records.close()
     except Refused as refused:
         return refused
-    return _Candidate(kept, chosen, None if first is None else type(first), rows)
+    return _Candidate(kept, chosen, None if first is None else type(first), said)
 
 
 def _post_charges(
     candidates: Sequence[_Candidate],
-    exported_at: datetime | None,
     *,
     by: str,
     at: datetime,
@@ -229,7 +231,7 @@ def _post_charges(
 
     try:
         with atomic():
-            outcomes = _post_delivery(mine, exported_at, by=by, at=at, tell=tell)
+            outcomes = _post_delivery(mine, by=by, at=at, tell=tell)
     except Refused as refused:  # a document to be read again could not be: nothing is kept
         return {one.kept.sha256: refused for one in mine}
     return outcomes
@@ -237,7 +239,6 @@ def _post_charges(
 
 def _post_delivery(
     mine: Sequence[_Candidate],
-    exported_at: datetime | None,
     *,
     by: str,
     at: datetime,
@@ -256,7 +257,13 @@ def _post_delivery(
             tell(f"posting {one.kept.name}")
             format = plan.formats.get(one.kept.sha256, one.format)
             parsed = parsing.parse(one.kept, format)
-            yield charges.Offered(one.kept, parsed.account.format, parsed, rows=one.rows)
+            yield charges.Offered(
+                one.kept,
+                parsed.account.format,
+                parsed,
+                rows=one.said.rows,
+                exported_at=one.said.exported_at,
+            )
         yield from plan.again
 
     outcomes = charges.post_charges(
@@ -266,7 +273,6 @@ def _post_delivery(
         origin=", ".join(one.kept.origin for one in mine[:20]),
         digests=[one.kept.sha256 for one in taken],
         paired=plan.paired,
-        exported_at=exported_at,
     )
     for outcome in outcomes.values():
         if isinstance(outcome, Document):

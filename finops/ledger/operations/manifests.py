@@ -1,7 +1,8 @@
 """Manifests of exports: which files are one delivery, and whether all of them are here (§3.2).
 
 Amazon's manifest names the assembly that counts; older ones beside it are left alone. Azure's says how
-many files, bytes and rows there are; of several runs of one export the latest counts.
+many files, bytes and rows there are; of several runs of one export the latest counts. Two exports of
+the same days are two deliveries, the later one after the earlier, so that no day counts twice.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from finops.core.period import parse_instant
@@ -20,6 +21,9 @@ from finops.sources.azure_cost import FORMAT as AZURE
 LARGEST_BYTES = 16 * 1024 * 1024
 TAKE, WAIT, OLD, REFUSE = "take", "wait", "old", "refuse"
 _MONTH = re.compile(r"\d{8}-\d{8}")
+_RUN = re.compile(r"(?<!\d)(20\d\d)-?(\d\d)-?(\d\d)T(\d\d):?(\d\d):?(\d\d)(?:\.\d+)?Z")
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_PAIR = {"ActualCost", "AmortizedCost"}
 _VIEWS = {"ActualCost": f"{AZURE}-actual", "AmortizedCost": f"{AZURE}-amortized"}
 
 
@@ -33,11 +37,16 @@ class Verdict:
     size_bytes: int | None = None
     format: str | None = None
     exported_at: datetime | None = None
+    delivery: int = 0
 
 
 @dataclass(slots=True)
 class _Set:
-    """The files of one manifest: named, governed, and of which run of which export."""
+    """The files of one manifest: named, governed, and of which run of which export.
+
+    `kind`, `scope` and the days `first` to `last` (digits) tell which money it is of; `last` is
+    empty where the manifest does not say it.
+    """
 
     manifest: str
     named: dict[str, Verdict]
@@ -47,6 +56,11 @@ class _Set:
     run: str = ""
     problem: str = ""
     others: str = OLD
+    kind: str = ""
+    scope: str = ""
+    first: str = ""
+    last: str = ""
+    exported_at: datetime | None = None
 
 
 def judge(found: Sequence[Found]) -> tuple[dict[str, Verdict], dict[str, str]]:
@@ -71,6 +85,7 @@ def judge(found: Sequence[Found]) -> tuple[dict[str, Verdict], dict[str, str]]:
     for made in _outermost(sets):
         verdicts |= _verdicts(made)
     _keep_latest_runs(sets, verdicts)
+    _part_deliveries(sets, verdicts)
     return verdicts, unreadable
 
 
@@ -114,9 +129,9 @@ def _set_of(path: str, content: Any, data: Sequence[str]) -> _Set | None:
     if not isinstance(content, dict):
         raise ValueError("not a manifest: no JSON object")
     if "reportKeys" in content:
-        return _amazon(path, _texts(content, "reportKeys"), data)
+        return _amazon(path, content, _texts(content, "reportKeys"), data)
     if "dataFiles" in content:
-        return _amazon_export(path, _texts(content, "dataFiles"), data)
+        return _amazon_export(path, content, _texts(content, "dataFiles"), data)
     if "blobs" in content:
         return _azure(path, content, data)
     return None
@@ -144,10 +159,13 @@ def _tail(path: str, parts: int) -> tuple[str, ...]:
     return tuple(path.split("/")[-parts:])
 
 
-def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
+def _amazon(
+    path: str, content: Mapping[str, Any], keys: Sequence[str], data: Sequence[str]
+) -> _Set:
     """A report: the assembly that the manifest names, below its own folder."""
     folder = _folder(path)
     governed = [one for one in data if _is_below(one, folder)]
+    exported_at = _told_by_name(content.get("assemblyId"))
     named: dict[str, Verdict] = {}
     missing = []
     for key in keys:
@@ -156,25 +174,47 @@ def _amazon(path: str, keys: Sequence[str], data: Sequence[str]) -> _Set:
             one for one in governed if _folder(one) == folder and _tail(one, 1) == _tail(key, 1)
         ]
         if same:
-            named[same[0]] = Verdict()
+            named[same[0]] = Verdict(exported_at=exported_at)
         else:
             missing.append(key)
-    return _Set(path, named, governed, missing)
+    made = _Set(path, named, governed, missing, kind="aws", exported_at=exported_at)
+    months = content.get("billingPeriod")
+    made.scope = str(content.get("account") or "")
+    made.first = made.last = _day(months.get("start")) if isinstance(months, dict) else ""
+    return made
 
 
-def _amazon_export(path: str, files: Sequence[str], data: Sequence[str]) -> _Set:
-    """An export of the newer kind: manifests and data stand in sibling folders by month."""
+def _amazon_export(
+    path: str, content: Mapping[str, Any], files: Sequence[str], data: Sequence[str]
+) -> _Set:
+    """An export of the newer kind: manifests and data stand in sibling folders by month.
+
+    Where runs are kept, each has a folder of its own below the month's, in both.
+    """
     months = {_tail(one, 2)[0] for one in files}
-    root = _folder(_folder(_folder(path)))
+    exported_at = _told_by_name(content.get("executionId"), *files)
+    root, partition = _export_of(path)
     governed = [one for one in data if one.startswith(root) and _tail(_folder(one), 1)[0] in months]
     named, missing = {}, []
     for name in files:
         same = [one for one in governed if _tail(one, 2) == _tail(name, 2)]
         if same:
-            named[same[0]] = Verdict()
+            named[same[0]] = Verdict(exported_at=exported_at)
         else:
             missing.append(name)
-    return _Set(path, named, governed, missing)
+    made = _Set(path, named, governed, missing, exported_at=exported_at)
+    if exported_at is not None:
+        made.export, made.run = (root, partition), exported_at.isoformat()
+    return made
+
+
+def _export_of(path: str) -> tuple[str, str]:
+    """The folder that an export's `metadata` and `data` stand in, and the manifest's month."""
+    parts = path.split("/")
+    if "metadata" not in parts[:-2]:
+        return _folder(_folder(_folder(path))), _tail(_folder(path), 1)[0]
+    at = len(parts) - 1 - parts[::-1].index("metadata")
+    return "/".join(parts[:at]), parts[at + 1]
 
 
 def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
@@ -187,6 +227,9 @@ def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
     governed = [one for one in data if _folder(one) == folder]
     made = _Set(path, {}, governed, [], others=REFUSE)
     made.run = str(run.get("submittedTime") or run.get("runId") or path)
+    made.kind, made.exported_at = str(config.get("type") or ""), exported_at
+    made.scope = str(config.get("resourceId") or "").lower().rpartition("/providers/")[0]
+    made.first, made.last = _day(run.get("startDate")), _day(run.get("endDate"))
     names = (config.get("resourceId") or config.get("exportName"), config.get("type"))
     made.export = tuple(str(one) for one in (*names, run.get("startDate")) if one)
     count = _whole(content.get("blobCount"))
@@ -209,6 +252,24 @@ def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _day(value: object) -> str:
+    """The eight digits of a date; empty when there are fewer."""
+    digits = re.sub(r"\D", "", str(value or ""))[:8]
+    return digits if len(digits) == len("20261001") else ""
+
+
+def _told_by_name(*names: object) -> datetime | None:
+    """The instant of a run that Amazon writes into the names of assemblies and executions."""
+    for name in names:
+        if found := _RUN.search(str(name or "")):
+            year, month, day, hour, minute, second = (int(part) for part in found.groups())
+            try:
+                return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+            except ValueError:
+                continue
+    return None
 
 
 def _instant(value: object) -> datetime | None:
@@ -259,6 +320,33 @@ def _keep_latest_runs(sets: Sequence[_Set], verdicts: dict[str, Verdict]) -> Non
             latest[one.export] = one
     for one in complete:
         newest = latest[one.export]
-        if newest is not one:
+        if newest is not one and newest.run != one.run:
             reason = f"an older run; {newest.manifest} is the latest"
             verdicts |= {path: Verdict(OLD, reason) for path in one.governed}
+
+
+def _part_deliveries(sets: Sequence[_Set], verdicts: dict[str, Verdict]) -> None:
+    """Gives exports that tell of the same days to deliveries of their own, oldest first.
+
+    A snapshot is a delivery of one export (method §3.2); the two views of one scope are a pair.
+    """
+    deliveries: list[list[_Set]] = []
+    for one in sorted(sets, key=lambda made: (made.exported_at or _NEVER, made.manifest)):
+        taken = [path for path in one.named if verdicts.get(path, Verdict(OLD)).status == TAKE]
+        if not taken:
+            continue
+        alike = [
+            at for at, group in enumerate(deliveries) if any(_same_days(one, x) for x in group)
+        ]
+        place = max(alike, default=-1) + 1
+        deliveries[place:] = deliveries[place:] or [[]]
+        deliveries[place].append(one)
+        verdicts |= {path: replace(verdicts[path], delivery=place) for path in taken}
+
+
+def _same_days(one: _Set, other: _Set) -> bool:
+    """Whether two manifests describe the same money, as far as they say of what they are."""
+    if not (one.last and other.last and one.kind and other.kind) or one.scope != other.scope:
+        return False
+    is_pair = {one.kind, other.kind} == _PAIR
+    return not is_pair and one.first <= other.last and other.first <= one.last

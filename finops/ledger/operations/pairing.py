@@ -15,7 +15,7 @@ from finops.ledger.models import Document
 from finops.ledger.operations.charges import Offered, Scope, scope_of
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.parsing import parse, parse_again
+from finops.ledger.operations.parsing import exported_at, parse, parse_again
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.azure_cost import ACTUAL, AMORTISED, EITHER, FORMAT, FORMATS
 from finops.sources.records import ChargeRecord, Refused
@@ -139,4 +139,11 @@ def _current(scope: Scope, view: str) -> list[Document]:
 
 def _offer(document: Document, only: set[Scope]) -> Offered:
     kept, parsed = parse_again(document)
-    return Offered(kept, document.format, parsed, again=AGAIN, only=frozenset(only))
+    return Offered(
+        kept,
+        document.format,
+        parsed,
+        again=AGAIN,
+        only=frozenset(only),
+        exported_at=exported_at(document),
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 
+from finops.core.period import parse_instant
 from finops.ledger.models import CsvMapping, Document
 from finops.ledger.operations.documents import Kept, keep, stored
 from finops.sources import csv_mapping, fastchat, registry
@@ -58,6 +60,12 @@ def parse_again(document: Document) -> tuple[Kept, Parsed]:
     if document.format == FORMAT:
         return kept, parse(kept, _VIEWS.get(document.version, FORMAT))
     return kept, parse(kept, document.format)
+
+
+def exported_at(document: Document) -> datetime | None:
+    """The export's own time, as it was known when the document came."""
+    told = document.account.get("exported_at")
+    return parse_instant(told) if told else None
 
 
 def kept_of(document: Document) -> Kept:

@@ -13,22 +13,21 @@ from django.utils import timezone
 
 from finops.ledger.models import Snapshot, SnapshotDecision
 from finops.ledger.operations.locks import lock
-from finops.ledger.queries.snapshots import with_verdict
+from finops.ledger.queries.snapshots import NEWEST, with_verdict
 from finops.ledger.which import atomic
 from finops.trail import operations as trail
 
 WHOLE_ACCOUNT = {"aws-cur", "aws-cur-2"}  # one export holds every issuer of the account
 VERDICTS = ("parts", "replacement", "refused")
 INSTANT = timedelta(microseconds=1)
-A_DAY = timedelta(days=1)
 
 
 def settle(snapshots: Sequence[Snapshot], *, by: str, at: datetime) -> dict[int, str]:
     """Decides on snapshots just delivered, inside the caller's transaction; verdicts by id.
 
-    The first of a scope is current. One whose charge periods overlap a current one's replaces it;
-    one that overlaps none, or ends over a day before the current one, waits for a person; one
-    exported before the current one is superseded.
+    The first of a scope is current. One whose charge periods overlap a current one's replaces it,
+    also when it holds fewer days; one exported before the current one (by the exports' own times,
+    where both are known) is superseded itself; one that overlaps none waits for a person.
     """
     verdicts = {}
     for snapshot in sorted(snapshots, key=_scope):
@@ -80,15 +79,8 @@ def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
     if current and not replaced:
         reason = "its charge periods do not overlap the current snapshot's: more parts, or a replacement?"
         return _say(snapshot, "waiting", by, at, reason)
-    longer = next((one for one in replaced if _ends_too_early(snapshot, one)), None)
-    if longer is not None:
-        reason = (
-            f"it ends on {snapshot.charge_end:%Y-%m-%d}, the current snapshot {longer.pk} on "
-            f"{longer.charge_end:%Y-%m-%d}: a replacement all the same?"
-        )
-        return _say(snapshot, "waiting", by, at, reason)
     _replace(snapshot, replaced, by, at)
-    return _say(snapshot, "current", by, at, "newest" if replaced else "first of its scope")
+    return _say(snapshot, "current", by, at, NEWEST if replaced else "first of its scope")
 
 
 def _replace(snapshot: Snapshot, replaced: Sequence[Snapshot], by: str, at: datetime) -> None:
@@ -108,11 +100,6 @@ def overlap(one: Snapshot, other: Snapshot) -> bool:
     return one.charge_start < other_end and other.charge_start < one_end
 
 
-def _ends_too_early(new: Snapshot, old: Snapshot) -> bool:
-    """A newer export of a month reaches at least as far; one of its first days would undo the rest."""
-    return new.charge_end < old.charge_end - A_DAY and not _is_exported_later(new, old)
-
-
 def _is_exported_later(one: Snapshot, other: Snapshot) -> bool:
     known = one.exported_at is not None and other.exported_at is not None
     return known and one.exported_at > other.exported_at  # type: ignore[operator]
@@ -128,9 +115,9 @@ def decide(
 ) -> None:
     """A person's word on a waiting snapshot: `parts`, `replacement` or `refused` (method §3.2).
 
-    `parts`: it counts beside the current ones. `replacement`: it replaces all of them. `refused`:
-    it never counts. ValueError when there is no such snapshot, it does not wait, or the word
-    would count the same time twice.
+    `parts`: it counts beside the current ones. `replacement`: it replaces all of them; a superseded
+    snapshot is taken back so too. `refused`: it never counts. ValueError when there is no such
+    snapshot, it does not wait, or the word would count the same time twice.
     """
     if verdict not in VERDICTS:
         raise ValueError(f"{verdict!r} is no verdict; there are {', '.join(VERDICTS)}")
@@ -139,7 +126,7 @@ def decide(
         if snapshot is None:
             raise ValueError(f"there is no snapshot {snapshot_id}")
         lock("scope", *_scope(snapshot))
-        _check_waiting(snapshot)
+        _check_waiting(snapshot, verdict)
         moment = at or timezone.now()
         _carry_out(snapshot, verdict, by, moment, reason)
         trail.record(
@@ -151,9 +138,10 @@ def decide(
         )
 
 
-def _check_waiting(snapshot: Snapshot) -> None:
+def _check_waiting(snapshot: Snapshot, verdict: str) -> None:
     stands = with_verdict().values_list("verdict", flat=True).get(pk=snapshot.pk)
-    if stands != "waiting":
+    is_taken_back = stands == "superseded" and verdict == "replacement"
+    if stands != "waiting" and not is_taken_back:
         raise ValueError(f"snapshot {snapshot.pk} does not wait for a decision: it is {stands}")
 
 

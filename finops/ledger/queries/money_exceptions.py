@@ -13,6 +13,7 @@ from finops.core.period import Period, rfc3339
 from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, UsageHour
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
+from finops.ledger.queries.money_deliveries import of_deliveries
 from finops.ledger.queries.money_unusual import MoneyException, unusual
 from finops.ledger.queries.snapshots import with_verdict
 
@@ -31,6 +32,7 @@ def money_exceptions(period: Period) -> list[MoneyException]:
         *_rejected(period),
         *_unrecognised(period),
         *_lagging(period),
+        *of_deliveries(period),
         *unusual(period),
     ]
     return sorted(found, key=lambda one: (one.kind, one.subject, one.currency or ""))

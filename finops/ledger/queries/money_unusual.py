@@ -16,6 +16,24 @@ from finops.ledger.queries.money import in_period, months_of
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
 
+# What tells one line of an export from another.
+ALIKE = (
+    "charge_start",
+    "charge_end",
+    "category",
+    "charge_class",
+    "service",
+    "sku",
+    "resource",
+    "description",
+    "billed_cost",
+    "effective_cost",
+    "consumed_quantity",
+    "invoice",
+    "sub_account",
+    "tags",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MoneyException:
@@ -121,30 +139,12 @@ def _two_exports(period: Period) -> Iterator[MoneyException]:
 
 
 def _duplicated(period: Period) -> Iterator[MoneyException]:
-    """Lines that are alike in everything that tells lines apart."""
-    alike = (
-        "snapshot_id",
-        "document__name",
-        "charge_start",
-        "charge_end",
-        "category",
-        "charge_class",
-        "service",
-        "sku",
-        "resource",
-        "description",
-        "billed_cost",
-        "effective_cost",
-        "consumed_quantity",
-        "invoice",
-        "sub_account",
-        "tags",
-    )
+    """Lines of one file that are alike in everything that tells lines apart."""
     rows = (
         in_period(period)
         .exclude(Q(billed_cost=0) | Q(resource__isnull=True) | Q(billed_cost__isnull=True))
         .order_by()
-        .values(*alike, "currency", "snapshot__issuer")
+        .values("snapshot_id", "document_id", *ALIKE, "currency", "snapshot__issuer")
         .annotate(lines=Count("pk"))
         .filter(lines__gt=1)
     )

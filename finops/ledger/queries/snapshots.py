@@ -9,6 +9,10 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from finops.ledger.models import Snapshot, SnapshotDecision
 
+NEWEST = (
+    "newest"  # why a snapshot is current: it replaced others by itself, without a person's word
+)
+
 
 def with_verdict(as_of: datetime | None = None) -> QuerySet[Any]:
     """All snapshots, each with its newest `verdict` (as it stood at an instant, when given)."""

@@ -56,4 +56,5 @@ def _row(snapshot: Any) -> dict[str, Any]:
         "charge_start": snapshot.charge_start,
         "charge_end": snapshot.charge_end,
         "arrived_at": snapshot.arrived_at,
+        "exported_at": snapshot.exported_at,
     }
