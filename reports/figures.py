@@ -66,6 +66,12 @@ def whole(value: Any) -> str:
     return NOT_AVAILABLE if exact is None else grouped(exact, 0)
 
 
+def hours(value: Any) -> str:
+    """Hours with one decimal: `1 344.5`."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else grouped(round_half_even(exact, 1), 1)
+
+
 def short(value: Any) -> str:
     """A large count in words: `1.49 million`; small ones in full."""
     exact = decimal(value)

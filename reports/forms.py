@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth import get_user_model, password_validation
 
-from finops.ledger.access import SECRET_PREFIX
+from finops.ledger.access import PRODUCTS, SECRET_PREFIX
 from finops.ledger.queries import mappings
 from reports.models import Annotation
 from reports.queries.weeks import zone
@@ -153,6 +153,29 @@ class SourceForm(PlainForm):
         help_text="The NAME of an environment variable that begins with HEADROOM_SECRET_ and "
         "holds the bearer token or password. The secret itself is never stored.",
     )
+    product = forms.ChoiceField(
+        label="Product",
+        required=False,
+        choices=[(key, name[:1].upper() + name[1:]) for key, name in PRODUCTS.items()],
+        help_text="Needed for Amazon, Google and Azure; the others tell it themselves.",
+    )
+    region = forms.CharField(
+        label="Region", required=False, max_length=40, help_text="Of Amazon, like eu-west-1."
+    )
+    tenant = forms.CharField(
+        label="Tenant", required=False, max_length=150, help_text="Of Mimir or Cortex."
+    )
+    replica_labels = forms.CharField(
+        label="Replica labels",
+        required=False,
+        max_length=500,
+        help_text="Labels that tell the halves of a pair of stores apart, with commas between.",
+    )
+
+    def clean_replica_labels(self) -> list[str]:
+        """The labels one by one."""
+        given = str(self.cleaned_data["replica_labels"]).split(",")
+        return [name.strip() for name in given if name.strip()]
 
 
 class WorkloadForm(PlainForm):

@@ -14,6 +14,8 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from finops.core.period import Period
+from finops.core.wording import counted_text
+from finops.ledger.queries.source_hours import Events
 from reports import figures
 from reports.shapes import WIDTH, cut, rule, text
 
@@ -24,8 +26,15 @@ Hours = Mapping[str, Sequence[str]]
 UrlOf = Callable[[str, datetime], str]
 
 
-def heat_map(period: Period, hours: Hours, zone: str, url_of: UrlOf) -> SafeString:
-    """The map of a period as SVG; the hours read in part are links that `url_of` gives."""
+def heat_map(
+    period: Period,
+    hours: Hours,
+    zone: str,
+    url_of: UrlOf,
+    events: Mapping[str, Mapping[datetime, Events]] | None = None,
+) -> SafeString:
+    """The map of a period as SVG; hours read in part, and hours with a restart or the end of a gap
+    (a mark below the row), are links that `url_of` gives."""
     count = max((len(values) for values in hours.values()), default=0)
     if not count:
         return SafeString("")
@@ -47,6 +56,10 @@ def heat_map(period: Period, hours: Hours, zone: str, url_of: UrlOf) -> SafeStri
                     f"{shape}</a>"
                 )
             out.append(shape)
+        for at, one in sorted((events or {}).get(name, {}).items()):
+            x = LABEL + (at - period.start) / timedelta(hours=1) * step
+            label = f"{name}: {event_words(one)}, {figures.instant(at, zone)}"
+            out.append(_mark(x + step / 2, y + ROW - 6, label, url_of(name, at)))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart heat" viewBox="0 0 {WIDTH} '
         f'{height}" width="{WIDTH}" height="{height}" role="group" aria-labelledby="heat-title">'
@@ -71,6 +84,20 @@ def words(hours: Hours) -> str:
         counts = [f"{values.count(state)} {WORDS[state]}" for state in WORDS if state in values]
         told.append(f"{name}: {', '.join(counts)}")
     return "Coverage by the hour. " + "; ".join(told) + "."
+
+
+def event_words(one: Events) -> str:
+    """What happened in an hour: `2 restarts, 1 gap`."""
+    counts = ((one.restarts, "restart"), (one.gaps, "gap"))
+    return ", ".join(counted_text(count, noun) for count, noun in counts if count)
+
+
+def _mark(x: float, y: float, label: str, url: str) -> str:
+    """A wedge that points at its hour: a shape of its own, so that colour is not the only sign."""
+    return (
+        f'<a href="{escape(url)}" aria-label="{escape(label)}"><path class="event" '
+        f'd="M{x:.2f} {y - 9}l5 9h-10z" fill="#b3261e"><title>{escape(label)}</title></path></a>'
+    )
 
 
 def _cell(x: float, y: int, width: float, state: str) -> str:

@@ -1,6 +1,6 @@
 """Nodes against the invoice: GPUs held, idle, and charged, joined by resource and hour (method §4).
 
-All sums are whole GPU-milliseconds. A node stands for the charges of the resource that its
+All sums are exact GPU-milliseconds; slices of a GPU are fractions of one. A node stands for the charges of the resource that its
 provider id names, in the hours in which the cluster showed it: names are used again, so that no
 join holds without its time.
 """
@@ -25,13 +25,13 @@ class NodeHour:
     """One node in one hour. `capacity_ms` is None where nothing tells how many GPUs it has."""
 
     observed_ms: int = 0
-    held_ms: int = 0
-    capacity_ms: int | None = None
+    held_ms: Fraction = Fraction(0)
+    capacity_ms: Fraction | None = None
 
     @property
-    def idle_ms(self) -> int:
-        """GPU time that the node had, was seen with, and nobody had asked for."""
-        return max(0, (self.capacity_ms or 0) - self.held_ms)
+    def idle_ms(self) -> Fraction:
+        """GPU time that the node had, was seen with, and nobody held."""
+        return max(Fraction(0), (self.capacity_ms or 0) - self.held_ms)
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Node:
         """GPUs of the node, by the hour that shows most."""
         return max(
             (
-                Fraction(hour.capacity_ms, hour.observed_ms)
+                hour.capacity_ms / hour.observed_ms
                 for hour in self.hours.values()
                 if hour.capacity_ms and hour.observed_ms
             ),

@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -168,11 +168,21 @@ class Door:
         """The JSON value that the store answers; FetchFailed after the last attempt."""
         return self._ask("GET", path, list((query or {}).items()))
 
-    def _ask(self, method: str, path: str, pairs: list[tuple[str, str]]) -> Any:
+    def text(self, path: str) -> str:
+        """An answer that is plain text, as `get` gives JSON."""
+        return str(self._ask("GET", path, [], _as_text))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        pairs: list[tuple[str, str]],
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> Any:
         until = time.monotonic() + self.limits.total_seconds
         for attempt in range(1, self.limits.attempts + 1):
             try:
-                return self._once(method, path, pairs, until)
+                return self._once(method, path, pairs, until, read)
             except _Again as failure:
                 pause = self._pause(attempt, failure.after_seconds)
                 if attempt == self.limits.attempts or time.monotonic() + pause > until:
@@ -188,7 +198,14 @@ class Door:
         mixed = 0.5 + random.random() / 2  # noqa: S311 - spreads requests, guards nothing
         return float(min(self.limits.pause_seconds * 2 ** (attempt - 1) * mixed, longest))
 
-    def _once(self, method: str, path: str, pairs: list[tuple[str, str]], until: float) -> Any:
+    def _once(
+        self,
+        method: str,
+        path: str,
+        pairs: list[tuple[str, str]],
+        until: float,
+        read: Callable[[bytes], Any],
+    ) -> Any:
         try:
             with self._session.request(
                 method,
@@ -205,7 +222,7 @@ class Door:
             raise
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._fault(error) from None
-        return self._value(answer, body)
+        return self._value(answer, body, read)
 
     def _body(self, answer: requests.Response, until: float) -> bytes:
         """The whole body within the bounds of size and time."""
@@ -235,8 +252,8 @@ class Door:
             return _Again(f"{self.base}: no answer in {self.limits.read_seconds:g} s")
         return _Again(f"{self.base}: {_reason(error) or self._clean(error)}")
 
-    def _value(self, answer: requests.Response, body: bytes) -> Any:
-        """The JSON of a good answer; FetchFailed or another attempt for every other."""
+    def _value(self, answer: requests.Response, body: bytes, read: Callable[[bytes], Any]) -> Any:
+        """What a good answer holds; FetchFailed or another attempt for every other."""
         status = answer.status_code
         if 300 <= status < 400:
             raise FetchFailed(
@@ -251,7 +268,7 @@ class Door:
         if status != 200:
             raise FetchFailed(f"{self.base}: status {status}{self._said(body)}")
         try:
-            return orjson.loads(body)
+            return read(body)
         except orjson.JSONDecodeError:
             raise FetchFailed(
                 f"{self.base}: the answer is no JSON (it begins {self._clean(body[:40])!r})"
@@ -271,6 +288,10 @@ class Door:
         if self._secret:
             text = text.replace(self._secret, "***")
         return shown(text)
+
+
+def _as_text(body: bytes) -> str:
+    return body.decode("utf-8", "replace")
 
 
 class _Again(FetchFailed):

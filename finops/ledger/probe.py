@@ -1,28 +1,53 @@
-"""What a store says of itself: product, version, retention, its clock, and what to mind."""
+"""What a store says of itself: product, version, limits, retention, its clock, what to mind."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from finops.core.period import rfc3339
 
-from .access import PRODUCTS, FetchFailed
+from .access import PRODUCTS, FetchFailed, shown
 from .fetch import Door
 
 SKEWED_SECONDS: Final = 5
+HA_LABELS: Final = ("prometheus_replica", "__replica__", "receive_replica", "replica", "prometheus")
+"""Labels that setups of two stores commonly use to tell the halves of a pair apart."""
+MOST_VALUES: Final = 10
+_LIMITS: Final = {
+    "query.max-samples": "samples a query",
+    "query.timeout": "time a query",
+    "query.max-concurrency": "queries at once",
+    "query.max-concurrent": "queries at once",
+    "search.maxSamplesPerQuery": "samples a query",
+    "search.maxQueryDuration": "time a query",
+    "search.maxConcurrentRequests": "queries at once",
+    "search.maxUniqueTimeseries": "series a query",
+    "maxLabelsPerTimeseries": "labels a series",
+}
+"""Flags of stores that bound what is asked, and what each bounds."""
 _HINTS: Final = {
     "victoriametrics": (
         "VictoriaMetrics drops labels beyond 30 unless started with -maxLabelsPerTimeseries=60; "
-        "vllm:cache_config_info has more"
+        "vllm:cache_config_info has more",
+        "fractions are rounded to about 13 digits; token counters are whole and stay exact",
     ),
-    "thanos": "asked for raw samples only; a partial answer is a failure, never a zero",
+    "thanos": ("asked for raw samples only; a partial answer is a failure, never a zero",),
+    "mimir": (
+        "halves of a pair are made one when samples arrive, if its tracker of pairs is on; else "
+        "declare the replica label",
+    ),
+    "amp": ("every request is signed; the store keeps samples for 150 days by default",),
     "gmp": (
         "Google stores counters relative to their first sample: values differ from the engine's, "
-        "and births cannot be proven"
+        "and births cannot be proven",
     ),
+    "azure": ("the token is that of an OAuth 2 client and is asked for anew at each collection",),
 }
+_FLAG: Final = re.compile(r'^-?-?([\w.-]+)="?(.*?)"?$', re.MULTILINE)
+_PLAIN_DAY: Final = timedelta(days=1)
 
 
 def probe(door: Door, at: datetime) -> dict[str, Any]:
@@ -30,15 +55,19 @@ def probe(door: Door, at: datetime) -> dict[str, Any]:
     built = _data(door, "/api/v1/status/buildinfo")
     product = door.access.product or _product(door, built)
     skew = _skew(door)
+    flags = _flags(door, product)
     return {
         "at": rfc3339(at),
         "product": product,
         "name": PRODUCTS.get(product or "", None) if product else None,
         "version": str(built.get("version") or "") or None,
-        "retention": _retention(door),
+        "retention": _retention(door, flags),
         "clock_skew_seconds": skew,
+        "limits": {words: shown(flags[flag]) for flag, words in _LIMITS.items() if flags.get(flag)},
+        "ha_labels": _ha_labels(door, at),
         "hints": [
-            *([_HINTS[product]] if product in _HINTS else []),
+            *_HINTS.get(product or "", ()),
+            *_deduplicated(flags),
             *([f"its clock differs by {skew} s from ours"] if _is_skewed(skew) else []),
         ],
     }
@@ -48,12 +77,18 @@ def _is_skewed(skew: int | None) -> bool:
     return skew is not None and abs(skew) > SKEWED_SECONDS
 
 
-def _data(door: Door, path: str) -> dict[str, Any]:
+def _data(door: Door, path: str, query: dict[str, str] | None = None) -> Any:
+    """The data of an answer; an empty object where the store does not know the question."""
     try:
-        answer = door.get(path)
+        answer = door.get(path, query)
     except FetchFailed:
         return {}
     data = answer.get("data") if isinstance(answer, dict) else None
+    return data if isinstance(data, dict | list) else {}
+
+
+def _table(door: Door, path: str) -> dict[str, Any]:
+    data = _data(door, path)
     return data if isinstance(data, dict) else {}
 
 
@@ -69,12 +104,46 @@ def _product(door: Door, built: dict[str, Any]) -> str | None:
     return "prometheus" if built.get("goVersion") else None
 
 
-def _retention(door: Door) -> str | None:
+def _flags(door: Door, product: str | None) -> dict[str, str]:
+    """The flags a store was started with, by name; of VictoriaMetrics those that were given."""
+    if product == "victoriametrics":
+        try:
+            return dict(_FLAG.findall(door.text("/flags")))
+        except FetchFailed:
+            return {}
+    return {str(name): str(value) for name, value in _table(door, "/api/v1/status/flags").items()}
+
+
+def _retention(door: Door, flags: dict[str, str]) -> str | None:
     """How long the store keeps samples, in its own words."""
-    told = _data(door, "/api/v1/status/runtimeinfo").get("storageRetention")
-    if not told:
-        told = _data(door, "/api/v1/status/flags").get("storage.tsdb.retention.time")
-    return str(told)[:80] if told else None
+    told = _table(door, "/api/v1/status/runtimeinfo").get("storageRetention")
+    for flag in ("storage.tsdb.retention.time", "retentionPeriod"):
+        told = told or flags.get(flag)
+    return shown(str(told)) if told else None
+
+
+def _ha_labels(door: Door, at: datetime) -> dict[str, list[str]]:
+    """Labels of the last day by which the halves of a pair may differ, with their values."""
+    span = {"start": str((at - _PLAIN_DAY).timestamp()), "end": str(at.timestamp())}
+    known = _data(door, "/api/v1/labels", span)
+    found: dict[str, list[str]] = {}
+    for label in HA_LABELS:
+        if label in known:
+            values = _data(door, f"/api/v1/label/{label}/values", span)
+            if isinstance(values, list) and values:
+                found[label] = [shown(str(value)) for value in values[:MOST_VALUES]]
+    return found
+
+
+def _deduplicated(flags: dict[str, str]) -> list[str]:
+    """What a store's own deduplication by interval does to readings."""
+    interval = flags.get("dedup.minScrapeInterval", "")
+    if interval in ("", "0", "0s", "1ms"):
+        return []
+    return [
+        f"it keeps one sample in {shown(interval)} of each series (-dedup.minScrapeInterval): "
+        "readings between are gone, and a restart between two kept ones may be hidden"
+    ]
 
 
 def _skew(door: Door) -> int | None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from finops.core.slices import RESOURCES
+
 Kind = Literal["counter", "gauge", "mark", "info"]
 Layer = Literal["engine", "gateway", "router", "node", "target"]
 ANY: Final = ""
@@ -239,19 +241,24 @@ HOSTS: Final[dict[str, Role]] = {
     }.items()
 }
 
-WHOLE_GPUS: Final = ("nvidia_com_gpu", "amd_com_gpu")
 _KUBE: Final = "documentation of kube-state-metrics"
-_PENDING: Final = "a pod that has ended but still stands in the cluster's list counts as holding"
+_GPUS: Final = {"layer": "node", "label": "resource", "values": RESOURCES, "origin": _KUBE}
 NODES: Final[dict[str, Role]] = {
-    "kube_pod_container_resource_requests": Role(
-        "gpu_request", "gauge", "kubernetes", 0, _PENDING, layer="node",
-        label="resource", values=WHOLE_GPUS, origin=_KUBE,
+    "kube_pod_container_resource_requests": Role("gpu_request", "gauge", "kubernetes", **_GPUS),  # type: ignore[arg-type]
+    "kube_pod_init_container_resource_requests": Role(
+        "gpu_init_request", "gauge", "kubernetes", **_GPUS  # type: ignore[arg-type]
     ),
-    "kube_node_status_capacity": Role(
-        "gpu_capacity", "gauge", "kubernetes", layer="node",
-        label="resource", values=WHOLE_GPUS, origin=_KUBE,
+    "kube_node_status_capacity": Role("gpu_capacity", "gauge", "kubernetes", **_GPUS),  # type: ignore[arg-type]
+    "kube_pod_status_phase": Role(
+        "pod_running", "gauge", "kubernetes", layer="node",
+        label="phase", values=("Running",), origin=_KUBE,
     ),
     "kube_node_info": Role("node_info", "info", "kubernetes", layer="node", origin=_KUBE),
+    "kube_node_labels": Role(
+        "node_labels", "info", "kubernetes", layer="node",
+        label="label_nvidia_com_gpu_count", values=(ANY,),
+        origin="documentation of kube-state-metrics and of NVIDIA's GPU feature discovery",
+    ),
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         (
             ("imports", "Imports", "read"),
             ("sources", "Sources", "read"),
+            ("nodes", "GPU time", "read"),
             ("invoices", "Invoices", "read"),
             ("mappings", "CSV mappings", "read"),
         ),

@@ -15,13 +15,22 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from finops.core.period import Period, hour_of, parse_instant, rfc3339
 from finops.ledger.access import Access
-from finops.ledger.models import Source
+from finops.ledger.models import Series, Source
 from finops.ledger.operations import sources
-from finops.ledger.queries.source_hours import PART, fetches_of, newest_hours, source_hours
+from finops.ledger.queries.explain import Unknown, explain
+from finops.ledger.queries.source_hours import (
+    PART,
+    Events,
+    engines_of,
+    fetches_of,
+    newest_hours,
+    source_events,
+    source_hours,
+)
 from finops.ledger.queries.sources import health
 from finops.ledger.which import use_ledger
 from reports.forms import SourceForm
-from reports.heat import heat_map, runs
+from reports.heat import event_words, heat_map, runs
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
@@ -48,15 +57,16 @@ def _shown() -> dict[str, Any]:
     """Health of the own sources; the map is of the ledger that is shown, so the sample has one."""
     now = timezone.now()
     period = newest_hours(now)
-    hours = source_hours(period)
+    hours, events = source_hours(period), source_events(period)
     with use_ledger("default"):
         rows = health(now)
     return {
         "rows": rows,
         "period": period,
         "zone": zone().key,
-        "map": heat_map(period, hours, zone().key, _hour_url),
+        "map": heat_map(period, hours, zone().key, _hour_url, events),
         "incomplete": _incomplete(period, hours),
+        "events": _disturbed(events),
     }
 
 
@@ -80,6 +90,40 @@ def _incomplete(period: Period, hours: Mapping[str, list[str]]) -> list[dict[str
     return sorted(found, key=lambda row: (row["at"], row["name"]), reverse=True)[:MOST_LISTED]
 
 
+def _disturbed(events: Mapping[str, Mapping[datetime, Events]]) -> list[dict[str, Any]]:
+    """The newest hours with a restart or the end of a gap, in words."""
+    found = [
+        {"name": name, "at": at, "words": event_words(one), "url": _hour_url(name, at)}
+        for name, mine in events.items()
+        for at, one in mine.items()
+    ]
+    return sorted(found, key=lambda row: (row["at"], row["name"]), reverse=True)[:MOST_LISTED]
+
+
+@require_GET
+@allowed("read")
+def source(request: HttpRequest, name: str) -> HttpResponse:
+    """One source: what its store says of itself, how far it was read, and what to mind."""
+    with use_ledger("default"):
+        row = next((one for one in health(timezone.now()) if one["name"] == name), None)
+    if row is None:
+        raise Http404("no such source")
+    return page(request, "reports/source.html", {"row": row, "zone": zone().key})
+
+
+@require_GET
+@allowed("read")
+def row(request: HttpRequest, series: int, hour: str) -> HttpResponse:
+    """The readings behind one row of the token ledger, and the arithmetic (`explain`)."""
+    try:
+        found = explain(Series.objects.get(pk=series), hour_of(parse_instant(hour)))
+    except (Series.DoesNotExist, Unknown, ValueError, OverflowError):
+        raise Http404("no such row") from None
+    context = {"found": found, "zone": zone().key}
+    context["source"] = Series.objects.get(pk=series).target.source.name
+    return page(request, "reports/ledger_row.html", context)
+
+
 @require_GET
 @allowed("read")
 def hours(request: HttpRequest, name: str) -> HttpResponse:
@@ -93,6 +137,8 @@ def hours(request: HttpRequest, name: str) -> HttpResponse:
     except (ValueError, OverflowError):  # the calendar's first and last hour have no neighbour
         raise Http404("no such hour") from None
     context = {"name": name, "at": at, "rows": rows, "zone": zone().key}
+    context["engines"] = engines_of(name, at)
+    context["hour"] = rfc3339(at)
     context |= {"before": period.start, "after": period.end}
     return page(request, "reports/source_hours.html", context)
 
@@ -108,6 +154,10 @@ def _add(request: HttpRequest, form: SourceForm) -> bool:
             matchers=values["matchers"],
             secret=values["secret"],
             user=values["user"],
+            replica_labels=values["replica_labels"],
+            tenant=values["tenant"],
+            product=values["product"],
+            region=values["region"],
         )
     except sources.SourceRefused as refused:
         form.add_error(None, str(refused))
@@ -124,7 +174,15 @@ def test(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"form": form}
     if form.is_valid():
         values = form.cleaned_data
-        access = Access(values["url"], values["secret"], values["user"], "identity")
+        access = Access(
+            values["url"],
+            values["secret"],
+            values["user"],
+            "identity",
+            values["tenant"],
+            values["product"],
+            values["region"],
+        )
         context["tested"] = sources.test_access(access, values["matchers"], at=timezone.now())
     return page(request, "reports/sources.html", _shown() | context)
 

@@ -83,7 +83,7 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
         def _serve(self, form: dict[str, list[str]]) -> None:
             path = urlsplit(self.path).path
             store.seen.append((path, form, dict(self.headers.items())))
-            about_itself = path.startswith(("/api/v1/status/", "/api/v1/stores"))
+            about_itself = path.startswith(("/api/v1/status/", "/api/v1/stores", "/api/v1/label"))
             reply = store.replies.pop(0) if store.replies and not about_itself else None
             if store.delay_seconds:
                 time.sleep(store.delay_seconds)

@@ -31,9 +31,9 @@ ENGINE = {"job": "vllm", "instance": "10.0.0.1:8000", "model_name": "llama", "en
 
 
 def request(gpus: int, namespace: str, pod: str, node: str = "n1", **labels: str) -> Shown:
-    named = {"namespace": namespace, "pod": pod, "container": "main", "node": node}
+    named = {"namespace": namespace, "pod": pod, "container": "main", "node": node} | labels
     return level("kube_pod_container_resource_requests", gpus, **KSM,
-                 **named, resource="nvidia_com_gpu", **labels)  # fmt: skip
+                 **named, resource="nvidia_com_gpu")  # fmt: skip
 
 
 def node(name: str, provider_id: str, gpus: int) -> list[Shown]:

@@ -14,7 +14,7 @@ from .helpers import make_report
 
 # Every page and act: its address, method, and what it needs.
 READ = ["overview", "guide", "help", "reports", "compare", "exceptions", "workloads",
-        "annotations", "imports", "sources", "invoices", "rules", "baselines"]  # fmt: skip
+        "annotations", "imports", "sources", "nodes", "invoices", "rules", "baselines"]  # fmt: skip
 ACTS = [
     ("close", {}, "close"),
     ("report-restate", {"week": "2026-W47"}, "close"),

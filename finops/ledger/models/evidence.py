@@ -53,6 +53,10 @@ class RejectedRow(models.Model):
         return f"{self.document_id[:12]} line {self.line}: {self.reason}"
 
 
+REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
+"""Labels that only tell replicas of a store apart: taken off every series (method §2.1)."""
+
+
 class Source(models.Model):
     """Where readings come from: a Prometheus-compatible store, or files handed over."""
 

@@ -13,7 +13,9 @@ from finops.ledger.models import GpuHour, Series
 from .bulk import copy_rows
 from .columns import read_columns
 
-ROLES = ("gpu_request", "gpu_capacity", "node_info")
+ROLES = (
+    "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running", "node_info", "node_labels",
+)  # fmt: skip
 
 
 def derive_nodes(series: Sequence[Series], from_day: int, *, at: datetime) -> None:

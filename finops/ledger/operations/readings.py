@@ -19,6 +19,7 @@ from operator import lt
 
 from finops.core.period import HOUR_MS, instant_of, milliseconds, rfc3339
 from finops.ledger.models import Document, ReadingBlock, Series, Source, Target
+from finops.ledger.models.evidence import REPLICA_LABELS
 from finops.sources.engines import NEVER_COUNTED, marked_metric, role_of
 from finops.sources.records import Rejection, SeriesReadings
 from finops.sources.samples import in_order, pack
@@ -45,13 +46,13 @@ TOKEN_ROLES = frozenset(
 )
 OTHER_ROLES = frozenset(
     {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
-    | {"re_export", "gpu_request", "gpu_capacity", "node_info"}
+    | {"re_export", "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running"}
+    | {"node_info", "node_labels"}
 )
 DEVICE_ROLES = frozenset(
     {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
 )
 OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes"}
-REPLICA_LABELS = ("prometheus_replica", "__replica__", "receive_replica")
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
 MOST_INDEXED_BYTES = 2000
 """A B-tree of Postgres holds no more than 2.7 kB in one entry."""

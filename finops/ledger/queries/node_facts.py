@@ -42,8 +42,8 @@ def node_facts(reading: Reading) -> NodeFacts | None:
     )
 
 
-def _hours(gpu_ms: int) -> Decimal:
-    return decimal_of(Fraction(gpu_ms, HOUR_MS))
+def _hours(gpu_ms: int | Fraction) -> Decimal:
+    return decimal_of(Fraction(gpu_ms) / HOUR_MS)
 
 
 def _charged_ms(reading: Reading, node: Node) -> int:
@@ -53,6 +53,7 @@ def _charged_ms(reading: Reading, node: Node) -> int:
 
 def node_notices(reading: Reading) -> Iterator[Notice]:
     """What of nodes and invoice does not meet, with hours and money."""
+    yield from _parts(reading)
     facts = node_facts(reading)
     if facts is None:
         return
@@ -78,9 +79,9 @@ def node_notices(reading: Reading) -> Iterator[Notice]:
 
 def _unassigned(reading: Reading) -> Iterator[Notice]:
     """Pods that hold GPUs and that no rule gives to a place."""
-    spaces: dict[str, int] = {}
+    spaces: dict[str, Fraction] = {}
     for (space, _), gpu_ms in reading.nodes.unassigned_ms().items():
-        spaces[space] = spaces.get(space, 0) + gpu_ms
+        spaces[space] = spaces.get(space, Fraction(0)) + gpu_ms
     for space, gpu_ms in sorted(spaces.items()):
         if gpu_ms:
             yield Notice(
@@ -89,6 +90,26 @@ def _unassigned(reading: Reading) -> Iterator[Notice]:
                 f"Pods of namespace {space or '(none)'} held {_shown(_hours(gpu_ms))} GPU-hours; no "
                 "rule gives them to a workload.",
             )
+
+
+def _parts(reading: Reading) -> Iterator[Notice]:
+    """What was counted as a part of a GPU, and what nobody can tell the part of."""
+    cluster = reading.nodes.cluster
+    if cluster.slices:
+        told = ", ".join(f"{name} as {part}" for name, part in sorted(cluster.slices.items()))
+        yield Notice(
+            "gpu-parts",
+            "resources",
+            f"Parts of a GPU are counted as such, MIG slices by their memory: {told}.",
+        )
+    for resource, unit_ms in sorted(cluster.unknown.items()):
+        yield Notice(
+            "gpu-parts-unknown",
+            resource,
+            f"Pods held {_shown(_hours(unit_ms))} hours of {resource}; nobody tells what part of a "
+            "GPU one is, so they are not counted. Let kube-state-metrics export the node label "
+            "nvidia.com/gpu.replicas.",
+        )
 
 
 def _differing(reading: Reading) -> Iterator[Notice]:

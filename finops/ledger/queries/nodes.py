@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
 
 from finops.core.allocation import WORKLOAD, Assigner, Place
 from finops.core.held import resource_keys
 from finops.core.nodes import Node, NodeHour, NodeName, Nodes
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
-from finops.ledger.models import DeviceHour, GpuHour, Series
+from finops.core.slices import part_of_profile
+from finops.ledger.models import DeviceHour
 
+from .cluster import Held, Pod, Told, cluster_of
 from .tokens import TokenLedger
 
 REQUESTS = "GPU requests of pods (kube-state-metrics)"
 DEVICES = "devices held by pods (DCGM)"
 _POD = ("pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE = ("namespace", "kubernetes_namespace")
-Pod = tuple[str, str]
-"""Namespace and pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """GPU time that one pod held in one hour."""
-
-    pod: Pod
-    labels: Mapping[str, str]
-    hour_ms: int
-    gpu_ms: int
 
 
 class NodeLedger:
@@ -40,7 +28,9 @@ class NodeLedger:
         self.period, self.assign = period, assign
         self._engines = _engines(tokens)
         self._nodes: dict[NodeName, Node] = {}
-        self.requests = list(self._read())
+        self.cluster = cluster_of(period)
+        self.requests = self.cluster.held()
+        self._fill()
         self.devices = list(_devices(period))
         self.nodes = Nodes(self._nodes.values())
 
@@ -54,7 +44,7 @@ class NodeLedger:
             if not self._tells_the_week(held):
                 continue
             for slug, gpu_ms in self._by_workload(held, period).items():
-                found[slug] = (Fraction(gpu_ms, HOUR_MS), source)
+                found[slug] = (gpu_ms / HOUR_MS, source)
         return found
 
     def _tells_the_week(self, held: Sequence[Held]) -> bool:
@@ -66,12 +56,12 @@ class NodeLedger:
         expected = (max(hours) - milliseconds(self.period.start)) // HOUR_MS + 1
         return 20 * len(hours) >= 19 * expected
 
-    def unassigned_ms(self) -> dict[Pod, int]:
+    def unassigned_ms(self) -> dict[Pod, Fraction]:
         """GPU time held by pods that no rule gives to a place, by pod."""
-        found: dict[Pod, int] = {}
+        found: dict[Pod, Fraction] = {}
         for one in self.requests:
             if self.place_of(one).kind not in (WORKLOAD, "out of scope"):
-                found[one.pod] = found.get(one.pod, 0) + one.gpu_ms
+                found[one.pod] = found.get(one.pod, Fraction(0)) + one.gpu_ms
         return found
 
     def place_of(self, held: Held) -> Place:
@@ -83,78 +73,39 @@ class NodeLedger:
                 return place
         return self.assign(held.labels, instant)
 
-    def _by_workload(self, held: Iterable[Held], period: Period) -> dict[str, int]:
+    def _by_workload(self, held: Iterable[Held], period: Period) -> dict[str, Fraction]:
         start, end = milliseconds(period.start), milliseconds(period.end)
-        found: dict[str, int] = {}
+        found: dict[str, Fraction] = {}
         for one in held:
             if start <= one.hour_ms < end:
                 place = self.place_of(one)
                 if place.kind == WORKLOAD and place.target:
-                    found[place.target] = found.get(place.target, 0) + one.gpu_ms
+                    found[place.target] = found.get(place.target, Fraction(0)) + one.gpu_ms
         return found
 
-    def _read(self) -> Iterator[Held]:
-        """The requests of scheduled pods; on the way the nodes' own hours are filled."""
-        for series, rows in _newest(self.period):
-            labels = _own(series)
-            name = (series.target.source.name, labels.get("cluster", ""), labels.get("node", ""))
-            if not name[2]:
-                continue  # not yet on a node: nothing is held
+    def _node(self, one: Told) -> NodeHour | None:
+        """The hour of the node that a row is of; None for what stands on no node."""
+        if not one.node[2]:
+            return None
+        node = self._nodes.setdefault(one.node, Node(one.node))
+        if one.role == "node_info":
+            node.keys |= frozenset(resource_keys(one.labels.get("provider_id", "")))
+        return node.hours.setdefault(one.hour_ms, NodeHour())
+
+    def _fill(self) -> None:
+        """The nodes' own hours; of several resources of a node the GPUs are added."""
+        for one in self.cluster.of_role("node_info"):
+            if (hour := self._node(one)) is not None:
+                hour.observed_ms = max(hour.observed_ms, one.observed_ms)
+        for one, gpu_ms in self.cluster.capacities():
+            if (hour := self._node(one)) is not None:
+                hour.observed_ms = min(HOUR_MS, max(hour.observed_ms, one.observed_ms))
+                hour.capacity_ms = (hour.capacity_ms or 0) + gpu_ms
+        for held in self.requests:
+            labels = held.labels
+            name = (labels["source"], labels.get("cluster", ""), labels.get("node", ""))
             node = self._nodes.setdefault(name, Node(name))
-            if series.role == "node_info":
-                node.keys |= frozenset(resource_keys(labels.get("provider_id", "")))
-            for hour_ms, gpu_ms, observed_ms in rows:
-                _add(node.hours.setdefault(hour_ms, NodeHour()), series.role, gpu_ms, observed_ms)
-                if series.role == "gpu_request":
-                    pod = (labels.get("namespace", ""), labels.get("pod", ""))
-                    yield Held(pod, labels, hour_ms, gpu_ms)
-
-
-def _add(hour: NodeHour, role: str, gpu_ms: int, observed_ms: int) -> None:
-    """Adds one series to its node's hour. Two exporters of one cluster say the same: of capacity
-    and presence the most counts, not the sum."""
-    if role == "gpu_request":
-        hour.held_ms += gpu_ms
-        return
-    hour.observed_ms = min(HOUR_MS, max(hour.observed_ms, observed_ms))
-    if role == "gpu_capacity":
-        hour.capacity_ms = max(hour.capacity_ms or 0, gpu_ms)
-
-
-def _own(series: Series) -> dict[str, str]:
-    """The labels as the exporter gave them: where Prometheus kept its own under the plain names,
-    the exporter's stand under `exported_…`."""
-    labels: dict[str, str] = dict(series.labels)
-    for name in ("namespace", "pod", "container", "node"):
-        if f"exported_{name}" in labels:
-            labels[name] = labels[f"exported_{name}"]
-    return labels | {"source": series.target.source.name, "__name__": series.metric}
-
-
-def _newest(period: Period) -> Iterator[tuple[Series, list[tuple[int, int, int]]]]:
-    hours = GpuHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
-    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
-    rows: dict[int, list[tuple[int, int, int]]] = {}
-    for pk, hour, gpu_ms, observed in newest.values_list(
-        "series_id", "hour", "gpu_ms", "observed_ms"
-    ):
-        rows.setdefault(pk, []).append((milliseconds(hour), gpu_ms, observed))
-    found = Series.objects.filter(pk__in=rows).select_related("target__source").order_by("pk")
-    once: set[tuple[Any, ...]] = set()
-    for series in found:
-        yield series, [row for row in rows[series.pk] if _is_first(once, series, row)]
-
-
-def _is_first(once: set[tuple[Any, ...]], series: Series, row: tuple[int, int, int]) -> bool:
-    """Whether no other exporter of the cluster told the whole of the same container's hour."""
-    if series.role != "gpu_request" or row[2] < HOUR_MS:
-        return True
-    names = ("cluster", "namespace", "pod", "container", "resource", "node")
-    labels = _own(series)
-    key = (labels["source"], *(labels.get(name) for name in names), row[0])
-    known = key in once
-    once.add(key)
-    return not known
+            node.hours.setdefault(held.hour_ms, NodeHour()).held_ms += held.gpu_ms
 
 
 def _engines(tokens: TokenLedger) -> dict[Pod, list[dict[str, str]]]:
@@ -169,14 +120,26 @@ def _engines(tokens: TokenLedger) -> dict[Pod, list[dict[str, str]]]:
 
 
 def _devices(period: Period) -> Iterator[Held]:
-    """Devices with one tenant through the hour: that pod held one GPU while it was seen."""
+    """What pods held of devices while they were seen: of a MIG instance its part of the card, of a
+    device that several pods shared an equal part each. Where it passed from one pod to another
+    within the hour, nobody can say how long each had it."""
     hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("target_id", "device", "hour", "-revision").distinct(
         "target_id", "device", "hour"
     )
     for one in newest.select_related("target__source"):
-        tenants = [tuple(t) for t in one.tenants if t[1]]
-        if len(tenants) == 1 and not one.shared and "/" not in one.device:
-            pod: Pod = (tenants[0][0], tenants[0][1])
+        tenants: list[Pod] = [(space, pod) for space, pod in one.tenants if pod]
+        part = _part_of(one)
+        if part is None or (len(tenants) != 1 and not one.shared):
+            continue
+        for pod in tenants:
             labels = {"namespace": pod[0], "pod": pod[1], "source": one.target.source.name}
-            yield Held(pod, labels, milliseconds(one.hour), one.observed_ms)
+            gpu_ms = part * one.observed_ms / len(tenants)
+            yield Held(pod, labels, milliseconds(one.hour), gpu_ms)
+
+
+def _part_of(one: DeviceHour) -> Fraction | None:
+    """The part of a whole GPU that a device is; None for a MIG instance of unknown profile."""
+    if "/" not in one.device:
+        return Fraction(1)
+    return part_of_profile(str(one.labels.get("GPU_I_PROFILE", "")))

@@ -9,12 +9,14 @@ from django.db.models import Exists, OuterRef
 from finops.core.allocation import UNASSIGNED, Assigner
 from finops.core.facts import Notice
 from finops.core.period import Period, rfc3339
+from finops.core.wording import counted_text
 from finops.ledger.models import Fetch, UsageHour
 
 from .counted_twice import counted_twice
 from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
 from .reaches import Span, after_hour
+from .source_hours import missing_hours
 from .tokens import TokenLedger
 
 
@@ -28,6 +30,7 @@ def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Noti
         *_series_without_workload(ledger, assign),
         *counted_twice(period, ledger),
         *_incomplete_fetches(period),
+        *_missing_hours(period),
         *_several_choices(period),
         *memory_notices(period),
     )
@@ -91,6 +94,25 @@ def _incomplete_fetches(period: Period) -> Iterator[Notice]:
             f"{name} answered {len(known)} windows incompletely, first {known[0]}; they are asked "
             "again, and never count as zero.",
         )
+
+
+def _missing_hours(period: Period) -> Iterator[Notice]:
+    """Hours between others of a source in which its store held nothing, or was not asked."""
+    for name, empty, unasked in missing_hours(period):
+        for hours, what in (
+            (empty, "the store answered with no reading at all; it was down then, or no longer "
+             "holds them"),
+            (unasked, "were never fetched whole; `collect --from --to` asks for them if the store "
+             "still holds them"),
+        ):  # fmt: skip
+            if hours:
+                told = f"first {rfc3339(hours[0])}, last {rfc3339(hours[-1])}"
+                yield Notice(
+                    "hours-missing",
+                    f"{name} {'empty' if hours is empty else 'not fetched'}",
+                    f"{name}: {counted_text(len(hours), 'hour')} missing ({told}): {what}. Counters "
+                    "that lived on lose nothing; engines that lived only then are not counted.",
+                )
 
 
 def late_sources(period: Period, spans: Mapping[str, Span]) -> Iterator[Notice]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from finops.core.period import Period, hour_of
-from finops.ledger.models import Fetch, Source, TokenHour, UsageHour
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from finops.core.period import Period, hour_of, instant_of
+from finops.ledger.models import Fetch, Series, Source, TokenHour, UsageHour
 
 WHOLE, PART, UNREAD = "whole", "part", "unread"
 DAYS = 7
+COUNTED = ("prompt", "delivered_prompt")
+"""Restarts and gaps are told of an engine's prompt counter (a gateway's where it has no other)."""
+
+
+@dataclass(slots=True)
+class Events:
+    """What disturbed the readings of a source's engines in one hour."""
+
+    restarts: int = 0
+    gaps: int = 0
 
 
 def newest_hours(at: datetime) -> Period:
@@ -94,3 +108,104 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
         }
         for row in rows.order_by("-id")[:50]
     ]
+
+
+def source_events(period: Period) -> dict[str, dict[datetime, Events]]:
+    """By source, the hours of a period in which a prompt counter restarted or a gap ended."""
+    found: dict[str, dict[datetime, Events]] = {}
+    rows = _disturbed(period).values_list(
+        "series__target__source__name", "hour", "restarts", "facts"
+    )
+    for name, hour, restarts, facts in rows:
+        events = found.setdefault(name, {}).setdefault(hour, Events())
+        events.restarts += restarts
+        events.gaps += len(facts.get("gaps", ()))
+    return found
+
+
+def _disturbed(period: Period) -> QuerySet[TokenHour]:
+    """The newest rows of prompt counters that show a restart or the end of a gap."""
+    newer = TokenHour.objects.filter(
+        series=OuterRef("series"), hour=OuterRef("hour"), revision__gt=OuterRef("revision")
+    )
+    return TokenHour.objects.filter(
+        Q(restarts__gt=0) | Q(facts__has_key="gaps"),
+        hour__gte=period.start,
+        hour__lt=period.end,
+        series__role__in=COUNTED,
+    ).exclude(Exists(newer))
+
+
+def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
+    """A source's prompt counters in one hour, the disturbed ones first, as plain values."""
+    rows = TokenHour.objects.filter(
+        hour=hour, series__role__in=COUNTED, series__target__source__name=name
+    )
+    newest = rows.order_by("series_id", "-revision").distinct("series_id")
+    found = list(newest.select_related("series__target"))
+    told = [
+        {
+            "series": row.series_id,
+            "name": _engine_name(row.series),
+            "tokens": row.tokens,
+            "readings": row.readings,
+            "restarts": row.restarts,
+            "hidden_resets": row.hidden_resets,
+            "gaps": [
+                {
+                    "from": instant_of(since),
+                    "to": instant_of(until),
+                    "seconds": (until - since) // 1000,
+                }
+                for since, until, *_ in row.facts.get("gaps", ())
+            ],
+            "opening_tokens": row.opening_tokens,
+        }
+        for row in found
+    ]
+    return sorted(told, key=lambda row: (not (row["restarts"] or row["gaps"]), row["name"]))
+
+
+def _engine_name(series: Series) -> str:
+    labels: dict[str, str] = series.labels
+    names = [labels.get("pod") or series.target.instance, labels.get("model_name", "")]
+    names.append(f"engine {labels['engine']}" if labels.get("engine") else "")
+    return ", ".join(filter(None, names)) or str(series)
+
+
+def missing_hours(period: Period) -> Iterator[tuple[str, list[datetime], list[datetime]]]:
+    """By source: hours that the store answered with nothing, and hours that nobody asked about.
+
+    Only between the first and the last hour of which the store gave readings: what was before or
+    comes after is not missing. The store was down then, or no longer holds these hours.
+    """
+    for source in Source.objects.filter(kind="prometheus").order_by("name"):
+        rows = Fetch.objects.filter(source=source, complete=True)
+        held = rows.filter(readings__gt=0)
+        first = held.order_by("window_start").values_list("window_start", flat=True).first()
+        last = held.order_by("-window_end").values_list("window_end", flat=True).first()
+        if first is None or last is None or first >= period.end or last <= period.start:
+            continue
+        span = Period(max(first, period.start), min(last, period.end))
+        mine = list(
+            rows.filter(window_start__lt=span.end, window_end__gt=span.start).values_list(
+                "window_start", "window_end", "readings"
+            )
+        )
+        empty, unasked = _without(span, mine)
+        if empty or unasked:
+            yield source.name, empty, unasked
+
+
+def _without(
+    span: Period, fetches: list[tuple[datetime, datetime, int]]
+) -> tuple[list[datetime], list[datetime]]:
+    empty, unasked = [], []
+    for hour in span.hours():
+        end = hour + timedelta(hours=1)
+        mine = [one for one in fetches if one[0] < end and one[1] > hour]
+        if not mine:
+            unasked.append(hour)
+        elif not any(readings for _, _, readings in mine):
+            empty.append(hour)
+    return empty, unasked

@@ -10,6 +10,7 @@ from django.db.models import Max, Min, Sum
 
 from finops.core.period import Period, hour_of, rfc3339
 from finops.ledger.models import Fetch, Source
+from finops.ledger.models.evidence import REPLICA_LABELS
 
 HEALTH_DAYS = 7
 LATE = timedelta(hours=3)
@@ -83,6 +84,7 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
     rows = Fetch.objects.filter(source=source)
     last = rows.order_by("-id").first()
     reach: datetime | None = rows.filter(complete=True).aggregate(reach=Max("window_end"))["reach"]
+    success: datetime | None = rows.filter(complete=True).aggregate(at=Max("at"))["at"]
     lag = None if reach is None else max(at - reach, timedelta(0))
     day = rows.filter(complete=True, window_end__gt=at - timedelta(days=1))
     return {
@@ -99,12 +101,23 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
             list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
         ),
         "readings_last_day": day.aggregate(n=Sum("readings"))["n"] or 0,
+        "last_success": None if success is None else rfc3339(success),
+        "replica_labels": list(source.replica_labels),
+        "undeclared_replicas": _undeclared(source),
         "store": dict(source.probe),
         "series_last_fetch": last.series if last is not None else 0,
         "last_fetch": None
         if last is None
         else {"at": rfc3339(last.at), "complete": last.complete, "warnings": list(last.warnings)},
     }
+
+
+def _undeclared(source: Source) -> list[str]:
+    """Labels by which the store holds series of two replicas, and that the source does not take
+    off: each token may be counted once for every value (method §2.7)."""
+    taken_off = {*REPLICA_LABELS, *source.replica_labels}
+    found = source.probe.get("ha_labels", {})
+    return sorted(n for n, values in found.items() if n not in taken_off and len(values) > 1)
 
 
 def _state(source: Source, last: Fetch | None, lag: timedelta | None) -> str:
