@@ -56,10 +56,10 @@ def heat_map(
                     f"{shape}</a>"
                 )
             out.append(shape)
-        for at, one in sorted((events or {}).get(name, {}).items()):
-            x = LABEL + (at - period.start) / timedelta(hours=1) * step
-            label = f"{name}: {event_words(one)}, {figures.instant(at, zone)}"
-            out.append(_mark(x + step / 2, y + ROW - 6, label, url_of(name, at)))
+        for when, one in sorted((events or {}).get(name, {}).items()):
+            x = LABEL + (when - period.start) / timedelta(hours=1) * step
+            label = f"{name}: {event_words(one)}, {figures.instant(when, zone)}"
+            out.append(_mark(x + step / 2, y + ROW - 6, label, url_of(name, when)))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart heat" viewBox="0 0 {WIDTH} '
         f'{height}" width="{WIDTH}" height="{height}" role="group" aria-labelledby="heat-title">'
