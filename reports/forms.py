@@ -25,6 +25,7 @@ FORMATS = [
     ("azure-cost-actual", "Azure actual cost"),
     ("azure-cost-amortized", "Azure amortised cost"),
     ("gcp-billing", "Google Cloud billing export"),
+    ("oci-cost", "Oracle Cloud cost report"),
     ("coreweave-focus", "FOCUS usage without cost"),
     ("focus-invoice-detail", "FOCUS invoice details"),
     ("focus-billing-period", "FOCUS billing periods"),

@@ -1,4 +1,4 @@
-"""FOCUS files of usage without any cost, as CoreWeave's export gives them (method §3.10).
+"""FOCUS files of usage without any cost, CSV or JSON, as CoreWeave's export gives them (§3.10).
 
 Quantities only: every amount is unknown until a rate card prices it, and never 0.
 """
@@ -13,6 +13,7 @@ from typing import Final
 from finops.sources import focus
 from finops.sources import focus_columns as columns
 from finops.sources.gpu_shapes import gpu_of
+from finops.sources.json_rows import looks_like_json
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 from finops.sources.rows import charges_of, header_of, table_rows
@@ -26,6 +27,10 @@ _QUANTITIES: Final = ("ConsumedQuantity", "PricingQuantity")
 
 def recognises(head: bytes, name: str) -> str | None:
     """`coreweave-focus` for charge periods and quantities without a column of cost."""
+    if looks_like_json(head):
+        return (
+            FORMAT if focus.json_signs(head) and not focus.json_signs(head, *_COSTS[:2]) else None
+        )
     if is_parquet(head):
         signs = all(sign.encode() in head for sign in (*_SIGNS, "ConsumedQuantity"))
         return FORMAT if signs and b"BilledCost" not in head else None

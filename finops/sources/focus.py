@@ -1,4 +1,4 @@
-"""FOCUS Cost and Usage, 1.0 to 1.4 and the draft of 1.5, as CSV, CSV.gz or Parquet (method §3.3).
+"""FOCUS Cost and Usage, 1.0 to 1.4 and the draft of 1.5: CSV, JSON (or gz), Parquet (method §3.3).
 
 Every row becomes a charge or a rejection; a cell that carries no money (a tag, a quantity) and
 cannot be read is left out with a warning and does not lose its row.
@@ -13,6 +13,7 @@ from typing import Final
 from finops.sources import focus_columns as columns
 from finops.sources.cells import number
 from finops.sources.gpu_shapes import UNRECOGNISED, Gpu, gpu_of, instance_type_of
+from finops.sources.json_rows import looks_like_json
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused
 from finops.sources.rows import Fault, Row, charges_of, header_of, table_rows
@@ -28,6 +29,14 @@ _CATEGORIES: Final = {
     name.lower(): name for name in ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 }
 _FREQUENCIES: Final = {name.lower(): name for name in ("One-Time", "Recurring", "Usage-Based")}
+_JSON_SIGNS: Final = (
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "BillingPeriodStart",
+    "ChargeCategory",
+)
+_JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
+_ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
 
@@ -35,8 +44,17 @@ def recognises(head: bytes, name: str) -> str | None:
     """`focus` when the header of a CSV, or the schema of a Parquet file, is Cost and Usage."""
     if is_parquet(head):
         return FORMATS[0] if _PARQUET_SIGN in head else None
+    if looks_like_json(head):
+        return FORMATS[0] if json_signs(head) and json_signs(head, *_JSON_COSTS) else None
     header = header_of(head)
     return FORMATS[0] if header and columns.looks_like_focus(header) else None
+
+
+def json_signs(head: bytes, *columns: str) -> bool:
+    """Whether one of the columns, or else all that a charge needs, stand in JSON as names."""
+    if columns:
+        return any(f'"{column}"'.encode() in head for column in columns)
+    return all(f'"{column}"'.encode() in head for column in _JSON_SIGNS)
 
 
 def parse(path: Path, name: str, format: str) -> Parsed:
@@ -58,6 +76,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         version=version,
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
+        adds_to_others=_ADDING in header,
     )
     return Parsed(account, charges_of(rows, len(header), places, account, charge_of))
 

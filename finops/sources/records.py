@@ -197,6 +197,7 @@ class Account:
     missing_columns: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
     incomplete: bool = False
+    adds_to_others: bool = False  # each file of the export holds lines of its own, to be added
     exported_at: datetime | None = None  # the export's own time, where the file itself says it
 
 

@@ -22,6 +22,7 @@ from finops.sources.cells import (
     text_or_none,
 )
 from finops.sources.files import csv_rows, open_plain
+from finops.sources.json_rows import json_rows, looks_like_json
 from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
 from finops.sources.records import Account, ChargeRecord, Rejection
 
@@ -162,12 +163,14 @@ def delimiter_of(line: str) -> str:
 
 
 def table_rows(path: Path, name: str) -> Rows:
-    """The header, then every row with its line, of a CSV (packed or not) or a Parquet file."""
+    """The header, then every row with its line, of a CSV or JSON (packed or not) or Parquet file."""
     with open_plain(path, name) as stream:
         start = stream.read(len(MAGIC))
         line = start + stream.readline(1 << 20)
     if is_parquet(start):
         return parquet_rows(path, name)
+    if looks_like_json(line):
+        return json_rows(path, name)
     return csv_rows(path, name, delimiter_of(line.decode("utf-8", "replace")))
 
 

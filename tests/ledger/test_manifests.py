@@ -12,7 +12,9 @@ import pytest
 from finops.core.period import month_of
 from finops.ledger.models import Document, Snapshot
 from finops.ledger.queries.money_totals import money_total
+from finops.ledger.queries.snapshots import with_verdict
 from tests.ledger.doors import command, ingested
+from tests.ledger.focus_files import focus_text
 from tests.sources.reading import as_csv
 from tests.sources.test_aws_cur import ROW as AWS
 from tests.sources.test_azure_cost import ROW as AZURE
@@ -227,3 +229,47 @@ def test_the_watched_folder_waits_for_its_manifest_too(tmp_path: Path) -> None:
         os.utime(path, (0, 0))
     at = datetime(2026, 11, 2, tzinfo=UTC)
     assert take_in(tmp_path, by="schedule", at=at) == {"waiting": 1}
+
+
+def test_a_newer_set_takes_over_the_parts_that_did_not_change(tmp_path: Path) -> None:
+    month = tmp_path / "20261001-20261101"
+
+    def run(assembly: str, *costs: str) -> dict[str, str]:
+        names = [f"cur-{at}.csv" for at, _ in enumerate(costs, start=1)]
+        for name, cost in zip(names, costs, strict=True):
+            aws_part(month / assembly / name, cost)
+        keys = [f"p/20261001-20261101/{assembly}/{name}" for name in names]
+        aws_manifest(month / "cur-Manifest.json", assembly, *keys)
+        return statuses(ingested(month), month)
+
+    assert set(run("a", "7", "8").values()) == {"posted"}
+    assert billed("2026-10") == 15
+    later = run("b", "7", "9")
+    assert (later["b/cur-1.csv"], later["b/cur-2.csv"]) == ("unchanged", "posted")
+    assert billed("2026-10") == 16
+    current = with_verdict().get(verdict="current")
+    assert (current.charges, current.parts.count()) == (2, 2)
+    assert command("check-ledger")["ok"] is True
+
+
+@pytest.mark.parametrize("spoiled", ["late", "early"])
+def test_a_set_with_a_part_that_cannot_be_read_is_refused_whole(
+    tmp_path: Path, spoiled: str
+) -> None:
+    month = tmp_path / "20261001-20261101"
+    names = ["cur-1.csv", "cur-2.csv", "cur-3.csv"]
+    for name in names:
+        aws_part(month / "a" / name, "7")
+    aws_manifest(
+        month / "cur-Manifest.json", "a", *(f"p/20261001-20261101/a/{name}" for name in names)
+    )
+    bad = month / "a" / "cur-2.csv"
+    content = bad.read_text()
+    bad.write_bytes((content + "\0\n").encode() if spoiled == "late" else b"\0nothing")
+    other = put(tmp_path / "other.csv", focus_text([{}]))
+    answer = {Path(one["path"]).name: one for one in ingested(tmp_path)}
+    assert {name: answer[name]["status"] for name in names} == dict.fromkeys(names, "rejected")
+    assert "names cur-2.csv too, which was refused" in str(answer["cur-1.csv"]["rejections"])
+    assert answer[other.name]["status"] == "posted"
+    assert billed("2026-10") == 1
+    assert Document.objects.count() == 1

@@ -51,7 +51,8 @@ def test_a_newer_delivery_of_fewer_days_replaces_and_what_it_leaves_out_is_told(
     (found,) = told("shorter-snapshot")
     old = Snapshot.objects.earliest("pk")
     assert found.amount == 11
-    assert "reached to 2026-10-21T00:00:00Z" in found.text
+    assert "told of 2026-10-01T00:00:00Z to 2026-10-21T00:00:00Z" in found.text
+    assert "only of 2026-10-01T00:00:00Z to 2026-10-10T00:00:00Z" in found.text
     assert f"snapshot decide {old.pk} replacement" in found.text
     assert not told("shorter-snapshot", "2026-11")
 

@@ -53,7 +53,7 @@ class Offered:
     """One document of a delivery: its bytes in the store and how to read it.
 
     `again` says why a document that the ledger holds is read once more; of it only the charges of
-    the scopes `only` are taken. `rows` is how many rows a manifest says there are; `exported_at`
+    the scopes `only` are taken, or all. `rows` is how many rows a manifest says there are; `exported_at`
     is the export's own time by its manifest, which goes before what the file says of itself.
     """
 
@@ -61,7 +61,7 @@ class Offered:
     format: str
     parsed: Parsed
     again: str | None = None
-    only: frozenset[Scope] = frozenset()
+    only: frozenset[Scope] | None = None
     rows: int | None = None
     exported_at: datetime | None = None
 
@@ -200,7 +200,8 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
             "incomplete": account.incomplete,
             "rows_in_parent": account.rows_in_parent,
         }
-        | ({"archive_sha256": kept.archive} if kept.archive else {}),
+        | ({"archive_sha256": kept.archive} if kept.archive else {})
+        | ({"adds_to_others": True} if account.adds_to_others else {}),
         received_at=at,
         received_by=by,
     )
@@ -238,7 +239,7 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
                 rejections.append(rejection)
             elif isinstance(record, ChargeRecord):
                 scope = scope_of(record)
-                if one.again is not None and scope not in one.only:
+                if one.only is not None and scope not in one.only:
                     continue
                 charge = _completed(record, scope, delivery)
                 snapshot_id = _count(charge, scope, delivery.scopes, sums)

@@ -21,6 +21,7 @@ from finops.ledger.operations import (
     manifests,
     pairing,
     parsing,
+    sets,
     terms,
 )
 from finops.ledger.operations.catching_up import catch_up
@@ -96,7 +97,12 @@ def ingest(
         for path, one in entries
         if isinstance(one, documents.Kept) and path in verdicts
     }
-    outcomes = _post(kept, said, by=by, at=at, format=format, source=source, tell=tell)
+    broken = {
+        verdicts[path].manifest: path
+        for path, one in entries
+        if isinstance(one, Refused) and path in verdicts
+    }
+    outcomes = _post(kept, said, broken, by=by, at=at, format=format, source=source, tell=tell)
     told = set[str]()
     for path, one in entries:
         if isinstance(one, Refused | inputs.NotFound):
@@ -160,6 +166,7 @@ def _keep(
 def _post(
     kept: dict[str, documents.Kept],
     said: Mapping[str, Verdict],
+    broken: dict[str, str],
     *,
     by: str,
     at: datetime,
@@ -169,17 +176,29 @@ def _post(
 ) -> dict[str, Outcome]:
     outcomes: dict[str, Outcome] = {}
     candidates: list[_Candidate] = []
+    held: list[sets.Held] = []
     for sha256, one in kept.items():
         verdict = said.get(sha256, Verdict())
-        looked = None if known(sha256) else _look(one, format or verdict.format, verdict)
+        if (document := known(sha256)) is not None:
+            held.append(sets.Held(one, verdict, document))
+            outcomes[sha256] = None
+            continue
+        looked = _look(one, format or verdict.format, verdict)
         if isinstance(looked, _Candidate):
             candidates.append(looked)
         else:
             outcomes[sha256] = looked
+            broken.setdefault(verdict.manifest, one.name)
+    for candidate in [one for one in candidates if one.said.manifest in broken.keys() - {""}]:
+        manifest = candidate.said.manifest
+        outcomes[candidate.kept.sha256] = _of_broken(
+            candidate, sets.reason(manifest, broken[manifest])
+        )
+        candidates.remove(candidate)
     for kinds in (terms.KINDS, None, ONE_BY_ONE):  # rate cards come before what they price
         if kinds is None:
             for delivery in _deliveries(candidates):
-                outcomes |= _post_charges(delivery, by=by, at=at, tell=tell)
+                outcomes |= _post_charges(delivery, held, by=by, at=at, tell=tell)
             continue
         for candidate in candidates:
             if candidate.kind in kinds:
@@ -219,35 +238,55 @@ def _look(kept: documents.Kept, format: str | None, said: Verdict) -> _Candidate
 
 def _post_charges(
     candidates: Sequence[_Candidate],
+    held: Sequence[sets.Held],
     *,
     by: str,
     at: datetime,
     tell: Progress,
 ) -> dict[str, Outcome]:
-    """The delivery's charges, and documents without any record, in one transaction."""
-    mine = [one for one in candidates if one.kind in (ChargeRecord, None)]
-    if not mine:
-        return {}
+    """The delivery's charges, and documents without any record, in one transaction.
 
-    try:
-        with atomic():
-            outcomes = _post_delivery(mine, by=by, at=at, tell=tell)
-    except Refused as refused:  # a document to be read again could not be: nothing is kept
-        return {one.kept.sha256: refused for one in mine}
+    A set of a manifest of which one part is refused is refused whole, and the others posted anew.
+    """
+    mine = [one for one in candidates if one.kind in (ChargeRecord, None)]
+    outcomes: dict[str, Outcome] = {}
+    while mine:
+        said = {one.kept.sha256: (one.kept.name, one.said) for one in mine}
+        parts = list(sets.parts_held({sets.set_of(one.kept, one.said) for one in mine}, held))
+        try:
+            with atomic():
+                posted = _post_delivery(mine, parts, by=by, at=at, tell=tell)
+                sets.check_whole(posted, said)
+            return outcomes | posted
+        except sets.Broken as broken:
+            lost = [one for one in mine if one.said.manifest in broken.reasons]
+            outcomes |= {
+                one.kept.sha256: posted[one.kept.sha256]
+                if isinstance(posted[one.kept.sha256], Refused)
+                else _of_broken(one, broken.reasons[one.said.manifest])
+                for one in lost
+            }
+            mine = [one for one in mine if one not in lost]
+        except Refused as refused:  # a document to be read again could not be: nothing is kept
+            return outcomes | {one.kept.sha256: refused for one in mine}
     return outcomes
+
+
+def _of_broken(candidate: _Candidate, reason: str) -> Refused:
+    return Refused(f"{candidate.kept.name}: {reason}")
 
 
 def _post_delivery(
     mine: Sequence[_Candidate],
+    parts: Sequence[sets.Held],
     *,
     by: str,
     at: datetime,
     tell: Progress,
 ) -> dict[str, Outcome]:
+    given = [(one.kept, one.format) for one in mine] + [(one.kept, one.format) for one in parts]
     of_two_views = {
-        one.kept.sha256: (one.kept, one.format)
-        for one in mine
-        if pairing.is_of_two_views(one.format)
+        kept.sha256: (kept, format) for kept, format in given if pairing.is_of_two_views(format)
     }
     plan = pairing.plan(of_two_views) if of_two_views else pairing.Plan()
     taken = [one for one in mine if one.kept.sha256 not in plan.refused]
@@ -264,7 +303,9 @@ def _post_delivery(
                 rows=one.said.rows,
                 exported_at=one.said.exported_at,
             )
-        yield from plan.again
+        yield from (one.offered() for one in parts)
+        again = {one.kept.sha256 for one in parts}
+        yield from (one for one in plan.again if one.kept.sha256 not in again)
 
     outcomes = charges.post_charges(
         offered(),
@@ -277,7 +318,8 @@ def _post_delivery(
     for outcome in outcomes.values():
         if isinstance(outcome, Document):
             _note(outcome, by=by, at=at)
-    return dict(outcomes) | dict(plan.refused)
+    digests = {one.kept.sha256 for one in mine}
+    return outcomes | {sha256: one for sha256, one in plan.refused.items() if sha256 in digests}
 
 
 def _post_one(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Outcome:

@@ -38,6 +38,7 @@ class Verdict:
     format: str | None = None
     exported_at: datetime | None = None
     delivery: int = 0
+    manifest: str = ""
 
 
 @dataclass(slots=True)
@@ -304,7 +305,7 @@ def _verdicts(one: _Set) -> dict[str, Verdict]:
         )
         waiting = {p: Verdict(WAIT, reason) for p in one.named or one.governed or [one.manifest]}
     else:
-        waiting = dict(one.named)
+        waiting = {p: replace(v, manifest=one.manifest) for p, v in one.named.items()}
     why = f"{one.manifest} does not name this file"
     others = {path: Verdict(one.others, why) for path in one.governed if path not in waiting}
     return others | waiting

@@ -27,7 +27,8 @@ def settle(snapshots: Sequence[Snapshot], *, by: str, at: datetime) -> dict[int,
 
     The first of a scope is current. One whose charge periods overlap a current one's replaces it,
     also when it holds fewer days; one exported before the current one (by the exports' own times,
-    where both are known) is superseded itself; one that overlaps none waits for a person.
+    where both are known) is superseded itself; one that overlaps none waits for a person. Files of
+    an export that adds (Oracle's) count beside the others, and replace only files of their names.
     """
     verdicts = {}
     for snapshot in sorted(snapshots, key=_scope):
@@ -73,6 +74,8 @@ def _others(snapshot: Snapshot, *verdicts: str) -> list[Snapshot]:
 
 def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
     current = _others(snapshot, "current")
+    if current and all(_adds(one) for one in (snapshot, *current)):
+        return _settle_added(snapshot, current, by, at)
     replaced = [one for one in current if overlap(one, snapshot)]
     if any(_is_exported_later(one, snapshot) for one in replaced):
         return _say(snapshot, "superseded", by, at, "exported before the current snapshot")
@@ -81,6 +84,28 @@ def _settle_one(snapshot: Snapshot, by: str, at: datetime) -> str:
         return _say(snapshot, "waiting", by, at, reason)
     _replace(snapshot, replaced, by, at)
     return _say(snapshot, "current", by, at, NEWEST if replaced else "first of its scope")
+
+
+def _adds(snapshot: Snapshot) -> bool:
+    """Whether each of its files holds lines that no other file of the export holds."""
+    accounts = list(snapshot.parts.values_list("document__account", flat=True))
+    return bool(accounts) and all(account.get("adds_to_others", False) for account in accounts)
+
+
+def _settle_added(snapshot: Snapshot, current: Sequence[Snapshot], by: str, at: datetime) -> str:
+    mine = _file_names(snapshot)
+    again = [one for one in current if _file_names(one) & mine]
+    if any(_file_names(one) - mine for one in again):
+        reason = "some of its files are there already, with others: more parts, or a replacement?"
+        return _say(snapshot, "waiting", by, at, reason)
+    for other in again:
+        _say(other, "superseded", by, at, f"replaced by snapshot {snapshot.pk}")
+    return _say(snapshot, "current", by, at, "its export adds: its files hold lines of their own")
+
+
+def _file_names(snapshot: Snapshot) -> set[str]:
+    names = snapshot.parts.values_list("document__name", flat=True)
+    return {name.lower().removesuffix(".gz") for name in names}
 
 
 def _replace(snapshot: Snapshot, replaced: Sequence[Snapshot], by: str, at: datetime) -> None:

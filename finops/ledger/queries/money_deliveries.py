@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
@@ -16,6 +16,7 @@ from finops.ledger.queries.money_unusual import ALIKE, MoneyException
 from finops.ledger.queries.snapshots import NEWEST, with_verdict
 
 A_DAY = timedelta(days=1)
+INSTANT = timedelta(microseconds=1)
 
 
 def of_deliveries(period: Period) -> Iterator[MoneyException]:
@@ -25,50 +26,53 @@ def of_deliveries(period: Period) -> Iterator[MoneyException]:
 
 
 def _shorter(period: Period) -> Iterator[MoneyException]:
-    """A snapshot that replaced, by itself, one that reached over a day further.
+    """A snapshot that replaced, by itself, one that reached over a day further, or further back.
 
     The newer one counts (method §3.2), but days of which nothing is said any more must be seen.
     """
     touching = Q(charge_start__lt=period.end, charge_end__gt=period.start)
     superseded = with_verdict().filter(verdict="superseded")
     for old in superseded.filter(touching | Q(billing_period__in=months_of(period))):
-        new = _reach(old)
-        if new is None or old.charge_end <= new.charge_end + A_DAY:
+        held = _held(old)
+        if held is None or (
+            held.start <= old.charge_start + A_DAY and old.charge_end <= held.end + A_DAY
+        ):
             continue
-        for currency, billed, lines in _after(old, new.charge_end, period):
+        for currency, billed, lines in _outside(old, held, period):
             yield MoneyException(
                 "shorter-snapshot",
                 f"snapshot {old.pk}",
-                f"{old}: snapshot {old.pk} reached to {rfc3339(old.charge_end)}, snapshot {new.pk} "
-                f"that replaced it only to {rfc3339(new.charge_end)}. {lines} charges after that "
-                "count no more. Hand over the whole month, or take the older one back: "
-                f"`snapshot decide {old.pk} replacement`",
+                f"{old}: snapshot {old.pk} told of {rfc3339(old.charge_start)} to "
+                f"{rfc3339(old.charge_end)}; what replaced it tells only of {rfc3339(held.start)} to "
+                f"{rfc3339(held.end)}. {lines} charges outside that count no more. Hand over the "
+                f"whole month, or take the older one back: `snapshot decide {old.pk} replacement`",
                 billed,
                 currency,
             )
 
 
-def _reach(old: Snapshot) -> Snapshot | None:
-    """The current snapshot of a scope that reaches furthest; None when a person chose one."""
+def _held(old: Snapshot) -> Period | None:
+    """What the current snapshots of a scope tell of; None where a person chose them."""
     current = with_verdict().filter(
         issuer=old.issuer,
         billing_account=old.billing_account,
         billing_period=old.billing_period,
         verdict="current",
     )
-    furthest: Snapshot | None = current.order_by("-charge_end", "-pk").first()
-    if furthest is None:
-        return None
-    said = SnapshotDecision.objects.filter(snapshot__in=list(current)).order_by("pk")
+    found = list(current)
+    said = SnapshotDecision.objects.filter(snapshot__in=found).order_by("pk")
     newest = dict(said.values_list("snapshot_id", "reason"))  # the last word of each holds
-    return furthest if NEWEST in newest.values() else None
+    if NEWEST not in newest.values():
+        return None
+    start = min(one.charge_start for one in found)
+    return Period(start, max(start + INSTANT, *(one.charge_end for one in found)))
 
 
-def _after(old: Snapshot, end: datetime, period: Period) -> list[tuple[str, Decimal | None, int]]:
-    """Currency, billed and number of an older snapshot's charges after an instant, in a period."""
+def _outside(old: Snapshot, held: Period, period: Period) -> list[tuple[str, Decimal | None, int]]:
+    """Currency, billed and number of an older snapshot's charges that began outside `held`."""
     lines = Charge.objects.filter(
+        Q(charge_start__lt=held.start) | Q(charge_start__gte=held.end),
         snapshot=old,
-        charge_start__gte=end,
         charge_start__lt=period.end,
         charge_end__gt=period.start,
     ).order_by()
@@ -78,12 +82,12 @@ def _after(old: Snapshot, end: datetime, period: Period) -> list[tuple[str, Deci
 
 
 def _overlapping(period: Period) -> Iterator[MoneyException]:
-    """Lines alike in everything that stand in several files of one delivery: each is counted."""
+    """Lines alike in everything that stand in several files that count: each is counted."""
     rows = (
         in_period(period)
         .exclude(Q(billed_cost=0) | Q(resource__isnull=True) | Q(billed_cost__isnull=True))
         .order_by()
-        .values("snapshot_id", *ALIKE, "currency", "snapshot__issuer")
+        .values(*ALIKE, "currency", "snapshot__issuer", "snapshot__billing_account")
         .annotate(files=Count("document_id", distinct=True))
         .filter(files__gt=1)
     )
@@ -96,9 +100,9 @@ def _overlapping(period: Period) -> Iterator[MoneyException]:
         yield MoneyException(
             "overlapping-files",
             issuer,
-            f"{issuer}: {len(amounts)} lines stand alike in several files of one delivery, and all "
-            f"are counted: {plain(total)} {currency} may count twice. Files of one delivery are "
-            "taken for its parts; hand over exports of the same days one after the other",
+            f"{issuer}: {len(amounts)} lines stand alike in several files, and all are counted: "
+            f"{plain(total)} {currency} may count twice. Files of one delivery are taken for its "
+            "parts; hand over exports of the same days one after the other",
             total,
             currency,
         )
