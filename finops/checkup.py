@@ -14,6 +14,7 @@ from django.db import DatabaseError, connections
 
 from finops import embedded, service
 from finops.ledger import tables
+from finops.ledger.queries.exchange_rates import ledger_currencies
 
 OLDEST_POSTGRES = 150_000
 LEAST_FREE_BYTES = 2 * 2**30
@@ -38,6 +39,7 @@ def all_findings() -> Iterator[Finding]:
     yield (there := attempt("database", database, "Start PostgreSQL, or correct DATABASE_URL."))
     if there.ok:
         yield attempt("tables", current_tables, "Type: ./run migrate_all")
+        yield attempt("currencies", currencies, "Type: ./run migrate_all")
         yield attempt("clock", clock, "Set this machine's clock by NTP.")
     yield attempt("broker", broker, "Start Valkey or Redis, or correct REDIS_URL.")
     yield attempt("workers", workers, "Start the service: ./run")
@@ -131,6 +133,18 @@ def current_tables() -> Finding:
     if not missing:
         return Finding("tables", True, "up to date in both databases")
     return Finding("tables", False, f"missing {', '.join(missing[:5])}", "Type: ./run migrate_all")
+
+
+def currencies() -> Finding:
+    """The report currency, and whether one must be chosen because charges are in several (§3.9)."""
+    found = ledger_currencies()
+    chosen: str = settings.REPORT_CURRENCY
+    shown = f"charges in {', '.join(found)}" if found else "no charges yet"
+    if chosen:
+        return Finding("currencies", True, f"{shown}; reports in {chosen}")
+    ok = len(found) < 2
+    advice = None if ok else "Choose the reports' currency: HEADROOM_REPORT_CURRENCY=USD, say."
+    return Finding("currencies", ok, shown, advice)
 
 
 def clock() -> Finding:

@@ -47,6 +47,14 @@ def listed(name: str) -> list[str]:
     return [part.strip() for part in text(name).split(",") if part.strip()]
 
 
+def currency(name: str) -> str:
+    """The variable as a currency's code of three capital letters; "" when it is unset."""
+    value = text(name)
+    if value and not (len(value) == 3 and value.isascii() and value.isalpha() and value.isupper()):
+        raise ImproperlyConfigured(f"{name}={value!r}: write a currency's code, like USD or EUR.")
+    return value
+
+
 def organisation_zone(name: str) -> ZoneInfo:
     """The organisation's time zone; refused unless its offset is whole hours (method §1).
 

@@ -60,6 +60,14 @@ def price_decimals(exact: Decimal) -> int:
     return 2 if exact == 0 else min(8, max(2, 2 - exact.adjusted()))
 
 
+def rate(value: Any) -> str:
+    """An exchange rate with at least six decimals and six significant digits."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    return grouped(exact, 6 if exact == 0 else min(12, max(6, 5 - exact.adjusted())))
+
+
 def whole(value: Any) -> str:
     """A count with grouped digits: `1 494 578`."""
     exact = decimal(value)

@@ -38,6 +38,7 @@ class Behind:
     charges: list[Row] = field(default_factory=list)
     charges_count: int = 0
     charges_sum: str = "0"
+    converted: bool = False
     series: list[Row] = field(default_factory=list)
     hours: list[Row] = field(default_factory=list)
     series_name: str = ""
@@ -108,8 +109,20 @@ def _charges(found: Behind, charges: Iterable[Row], slugs: set[str], *, whole: b
         if whole or row["target"] in slugs or (row["place"] == "shared" and row["target"])
     ]
     found.charges_count = len(mine)
-    found.charges_sum = plain(add([Decimal(row["effective"] or 0) for row in mine]))
+    found.charges_sum = " + ".join(
+        f"{plain(add(amounts))} {currency}"
+        for currency, amounts in sorted(_by_currency(mine).items())
+    )
     found.charges = mine[:MOST_ROWS]
+    found.converted = any(row.get("rate_day") for row in mine)
+
+
+def _by_currency(charges: Iterable[Row]) -> dict[str, list[Decimal]]:
+    """Effective amounts by the currency of their documents: they are never added (method §3.9)."""
+    found: dict[str, list[Decimal]] = {}
+    for row in charges:
+        found.setdefault(row["currency"], []).append(Decimal(row["effective"] or 0))
+    return found
 
 
 def _series(

@@ -106,6 +106,7 @@ def context(
         "workload_notes": notes.texts,
         "marks": notes.marks,
         **_tieout(s),
+        **_exchange(s),
         **_bridge(s),
     }
 
@@ -154,6 +155,16 @@ def _tieout(s: Mapping[str, Any]) -> dict[str, Any]:
         "placed_rows": placed,
         "lost_rows": lost,
         "other_currencies": others,
+    }
+
+
+def _exchange(s: Mapping[str, Any]) -> dict[str, Any]:
+    """The rates that converted charges, and the documents they are from (method §3.9)."""
+    rows = (s.get("exchange") or {}).get("rates", [])
+    documents = {digest for row in rows for digest in row["document_digests"]}
+    return {
+        "exchange_rates": [dict(row) | {"shown": figures.rate(row["rate"])} for row in rows],
+        "exchange_documents": sorted(documents),
     }
 
 

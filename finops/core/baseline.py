@@ -7,15 +7,24 @@ known for this period there is no saving, and the reason is told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from .money import EXACT, divide
+from .exchange import Rate
+from .money import EXACT, divide, round_half_even
 from .unit_cost import MILLION, Counted, per_million
 
 AGEING_AFTER = timedelta(days=180)
 CHANGES = ("-25", "-10", "10", "25")  # per cent
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A price per million as a baseline's own currency has it, and the rate that converted it."""
+
+    rate: Rate
+    cost_per_million_tokens: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,28 @@ class Terms:
     period_end: datetime | None = None
     documents: tuple[str, ...] = ()
     note: str = ""
+    quoted: Quoted | None = None
+
+    @property
+    def day(self) -> date:
+        """The UTC day whose rate converts it: that on which its period began, else on which it was
+        frozen. So a saving does not move with the exchange rate of later weeks (method §3.9)."""
+        return (self.period_start or self.frozen_at).astimezone(UTC).date()
+
+    def converted(self, rate: Rate) -> Terms:
+        """The baseline in the rate's target currency; `quoted` keeps what its document says."""
+
+        def changed(amount: Decimal | None) -> Decimal | None:
+            return None if amount is None else rate.convert(amount)
+
+        return replace(
+            self,
+            currency=rate.target,
+            cost=changed(self.cost),
+            declared_price=changed(self.declared_price),
+            classes={name: rate.convert(price) for name, price in self.classes.items()},
+            quoted=Quoted(rate, self.cost_per_million_tokens()),
+        )
 
     @property
     def tokens(self) -> int:
@@ -122,7 +153,8 @@ def _why_not(
 ) -> str | None:
     if terms.currency != currency:
         return (
-            f"the baseline is in {terms.currency}, the report in {currency}, and no rate is given"
+            f"the baseline is in {terms.currency}, the report in {currency}, and there is no "
+            f"exchange rate of {terms.day}"
         )
     if price is None:
         return "the baseline has no price per million tokens"
@@ -192,9 +224,20 @@ def notes(terms: Terms, *, model: str, cached_known: bool, end: datetime) -> lis
         found.append(f"The baseline's tokens are {terms.quality}, not measured.")
     if terms.age(end) > AGEING_AFTER:
         found.append(f"The baseline is {terms.age(end).days} days old: it is ageing.")
+    if terms.quoted:
+        found.append(_in_words(terms.quoted))
     if terms.note:
         found.append(terms.note)
     return found
+
+
+def _in_words(quoted: Quoted) -> str:
+    rate = quoted.rate
+    shown = round_half_even(rate.value, 6)
+    return (
+        f"The baseline is in {rate.source}: converted at {shown} {rate.target} for one "
+        f"{rate.source}, by the rates of {rate.day}."
+    )
 
 
 __all__ = ["AGEING_AFTER", "CHANGES", "Comparison", "Terms", "compare", "notes"]

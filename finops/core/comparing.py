@@ -97,6 +97,25 @@ def baseline_value(w: WorkloadFacts, terms: Terms, compared: Comparison, end: da
         ],
         "break_even_cost_per_million_tokens": text_of(compared.break_even),
         "notes": baseline.notes(terms, model=w.model, cached_known=cached, end=end),
+        **_quoted(terms),
+    }
+
+
+def _quoted(terms: Terms) -> Value:
+    """The price in the baseline's own currency and the rate; nothing where it was not converted."""
+    if terms.quoted is None:
+        return {}
+    rate = terms.quoted.rate
+    return {
+        "quoted": {
+            "currency": rate.source,
+            "cost_per_million_tokens": text_of(terms.quoted.cost_per_million_tokens),
+            "day": rate.day.isoformat(),
+            "from_per_eur": plain(rate.source_per_base),
+            "to_per_eur": plain(rate.target_per_base),
+            "rate": plain(rate.value),
+            "document_digests": list(rate.documents),
+        }
     }
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from .baseline import Terms
+from .exchange import Exchanged, Unconverted
 from .memory import KvFigures
 from .memory_hours import MemoryHours
 from .money import EXACT
@@ -64,6 +65,20 @@ class CurrencySum:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """How charges came into the report's currency (method §3.9); None where all are in it.
+
+    `originals` are the sums as the documents say them, each in its own currency. `late` names
+    currencies with charges of working days after the last rate there is.
+    """
+
+    originals: tuple[CurrencySum, ...]
+    rates: tuple[Exchanged, ...] = ()
+    missing: tuple[Unconverted, ...] = ()
+    late: Mapping[str, date] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class InvoiceSum:
     """One invoice: Σ billed of its lines against the amount issued (method §4)."""
 
@@ -95,7 +110,8 @@ class WorkloadFacts:
 
     `counted` are the tokens in `common` on `basis` (processed, or delivered where only usage
     records tell), `delivered` those on the delivered basis; `cost_own` and `cost_shared` are of
-    the whole period, `common_cost` of `common`, all in the report's currency.
+    the whole period, `common_cost` of `common`, all in the report's currency. `other_currencies`
+    is what has no rate; where any of it lies in `common`, `common_cost` is unknown.
     """
 
     slug: str
@@ -206,3 +222,9 @@ class Facts:
     nodes: NodeFacts | None = None
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    exchange: ExchangeFacts | None = None
+
+    @property
+    def as_written(self) -> tuple[CurrencySum, ...]:
+        """All money by the currency its documents are in."""
+        return self.exchange.originals if self.exchange else self.money

@@ -39,6 +39,9 @@ def workload_figures(
     costs = unit_costs(
         w.common_cost, w.counted, facts.weights, active_hours=w.active_hours, hours=w.common_hours
     )
+    apart = _apart(w)
+    if apart:
+        costs = UnitCosts(reasons=dict.fromkeys(FIGURES, apart))
     if w.purpose != "inference":
         costs = UnitCosts(reasons=dict.fromkeys(FIGURES, APART))
     figures: Value = {name: text_of(getattr(costs, name)) for name in FIGURES}
@@ -54,7 +57,16 @@ def workload_figures(
         "saving_lower": text_of(compared.saving_lower) if compared else None,
         "saving_upper": text_of(compared.saving_upper) if compared else None,
     }
-    return figures, _explained(figures, costs.reasons, _saving_reason([compared])), costs
+    why = dict(costs.reasons) | ({"effective_cost": apart} if apart else {})
+    return figures, _explained(figures, why, _saving_reason([compared])), costs
+
+
+def _apart(w: WorkloadFacts) -> str | None:
+    """Why a workload with cost in another currency has no unit cost; None where it has."""
+    if w.common is None or w.common_cost is not None or not w.other_currencies:
+        return None
+    others = ", ".join(sorted(w.other_currencies))
+    return f"a part of its cost is in {others} and was not converted"
 
 
 def counting(facts: Facts) -> list[WorkloadFacts]:
@@ -129,13 +141,20 @@ def total_of(known: Sequence[Comparison], name: str) -> Decimal | None:
     return add(values) if values and None not in values else None
 
 
-def week_over_week(figures: Value, reasons: Reasons, before: Mapping[str, Any] | None) -> None:
-    """Adds the change of tokens per unit of money against the week before (method §5)."""
+OTHER_CURRENCY = "the week before was reported in another currency"
+
+
+def week_over_week(
+    figures: Value, reasons: Reasons, before: Mapping[str, Any] | None, why: str = NO_WEEK_BEFORE
+) -> None:
+    """Adds the change of tokens per unit of money against the week before (method §5).
+
+    `why` says why there is no week before."""
     now, then = figures["tokens_per_dollar"], before and before["tokens_per_dollar"]
     moved = change(Decimal(now), Decimal(then)) if now and then else None
     figures["tokens_per_dollar_change"] = text_of(moved)
     if moved is None:
-        reasons["tokens_per_dollar_change"] = NO_WEEK_BEFORE if now else NO_READINGS
+        reasons["tokens_per_dollar_change"] = why if now else NO_READINGS
 
 
 def _token_figures(tokens: Tokens | None, counted: Counted | None) -> Value:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from .allocation import SHARED, UNASSIGNED
 from .baseline import AGEING_AFTER
+from .exchanged import exchange_notices
 from .facts import Facts, Notice, WorkloadFacts
 from .money import plain
 from .period import Period
@@ -114,7 +115,8 @@ def _pairing(workload: WorkloadFacts) -> Iterator[Notice]:
         yield Notice(
             "currencies-mixed",
             f"{slug} {currency}",
-            f"{slug}: {currency} charges are kept apart from its unit costs; no rate is given.",
+            f"{slug}: a part of its cost is in {currency} and was not converted. It has no unit cost "
+            "until it is.",
             amount,
             currency,
         )
@@ -159,11 +161,8 @@ def _money(facts: Facts) -> Iterator[Notice]:
                 place.effective,
                 place.currency,
             )
-    currencies = [total.currency for total in facts.money]
-    if len(currencies) > 1:
-        text = f"Charges in {', '.join(currencies)}; the report is in {facts.currency}."
-        yield Notice("currencies-mixed", "report", text)
-    for total in facts.money:
+    yield from exchange_notices(facts)
+    for total in facts.as_written:
         for count, name in (
             (total.without_effective, "effective"),
             (total.without_billed, "billed"),

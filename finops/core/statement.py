@@ -20,8 +20,11 @@ from .comparing import (
     saving_scope,
     side_value,
 )
+from .exchanged import exchange_value
 from .facts import Facts, WorkloadFacts
 from .figures import (
+    NO_WEEK_BEFORE,
+    OTHER_CURRENCY,
     Reasons,
     organisation_figures,
     period_cost,
@@ -50,8 +53,11 @@ def statement(
     """
     compared = comparisons(facts)
     figures, reasons = organisation_figures(facts, compared)
+    why = NO_WEEK_BEFORE
+    if previous and previous["currency"] != facts.currency:
+        previous, why = None, OTHER_CURRENCY  # amounts of two currencies are not compared (§3.9)
     before = previous["figures"] if previous else None
-    week_over_week(figures, reasons, before)
+    week_over_week(figures, reasons, before, why)
     value = _opening(facts) | _answer(facts, figures, reasons, before, compared)
     value["previous"] = previous and {"week": previous["period"]["week"], "figures": before}
     value["workloads"] = [_workload(w, facts, compared.get(w.slug)) for w in facts.workloads]
@@ -62,6 +68,8 @@ def statement(
         "invoice": tieout.invoice_rows(facts),
         "period": tieout.period_table(facts),
     }
+    if facts.exchange:
+        value["exchange"] = exchange_value(facts.exchange, facts.currency)
     value["allocation"] = tieout.allocation_rows(facts)
     value["nodes"] = _nodes(facts)
     value["bridge_groups"] = side_value(facts)
@@ -227,7 +235,7 @@ def _control_totals(facts: Facts) -> Value:
                 "billed": plain(m.billed),
                 "effective": plain(m.effective),
             }
-            for m in facts.money
+            for m in facts.as_written
         },
         "series": facts.series,
         "readings": facts.tokens.readings if facts.tokens else 0,

@@ -29,6 +29,7 @@ TABLES = {
     "invoice_amounts": "the amounts the issuers printed",
     "confirmations": "months a person confirmed",
     "baselines": "the legacy stack's frozen cost",
+    "exchange_rates": "what one euro was worth on each day that amounts may be converted by",
 }
 
 README = """# Evidence pack, report {number}
@@ -64,7 +65,7 @@ it. The counted workloads and their parts:
 {workloads}
 Cost: in `ledgers/charges.csv` sum `effective` of the rows whose `place` is `workload` and whose `target` is the
 workload. Charges of place `shared` are split by their key (`ledgers/shared_keys.csv`). A charge across the edge of a
-span counts by the part inside it (method §3.7).
+span counts by the part inside it (method §3.7).{currencies}
 
 ## From a figure to a document
 
@@ -95,6 +96,13 @@ That a document is what its issuer wrote: compare its SHA-256 with the issuer's 
 the method, §2.10. Hours with an alternation or an unplaced opening are not computed again from readings; their rows and
 exceptions say so.
 """
+
+CURRENCIES = """
+
+Charges in another currency count in {currency}: their `report_billed` and `report_effective` are the whole amount ×
+`per_eur` of {currency} ÷ `per_eur` of their own currency (`ledgers/exchange_rates.csv`, the euro's is 1), both of
+`rate_day`: the last day on or before the charge's start on which both were published. Rounded once, half to even, to
+ten digits more than the amount has (method §3.9)."""
 
 IPE = """# Information produced by the entity, report {number}
 
@@ -156,6 +164,7 @@ def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
         generation=_shown(figures["generation_tokens"]),
         price=_shown(figures["cost_per_million_tokens"]),
         workloads=_workloads(s),
+        currencies=CURRENCIES.format(currency=s["currency"]) if s.get("exchange") else "",
         documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
         tables="\n".join(rows),
         as_of=(stand.seal or {})["prepared_at"],

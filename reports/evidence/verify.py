@@ -10,8 +10,8 @@ differs or a digest is wrong. Python 3.11 or newer and nothing else is needed. T
 code with the program that made the report: it was written from the method's text ("§" below)
 alone, so that an error in either shows as a difference.
 
-Order of reading: arithmetic (§1, §3.7, §4), rules (§4), tokens (§2), money (§3, §4), the week,
-then the sections. Each section computes one part of the statement anew, in the statement's own
+Order of reading: arithmetic (§1, §3.7, §4), rules (§4), tokens (§2), currencies (§3.9), money
+(§3, §4), the week, then the sections. Each section computes one part of the statement anew, in the statement's own
 shape, from the `Week`; what it gives is compared with the statement, value by value. A new figure
 of the report is a section here (or a key in one), and its rows a table of `ledgers/`.
 Instants are milliseconds since 1970, a fraction where a charge is timed more finely.
@@ -414,6 +414,79 @@ def delivered(tokens):
     return None if None in (found["prompt"], found["generation"]) else found
 
 
+# ----------------------------------------------------------------------------- currencies (§3.9)
+
+
+class Exchange:
+    """Converts into the report's currency by the published rates of the pack."""
+
+    def __init__(self, pack, target):
+        self.target, self.used, self.missing, self.originals = target, {}, {}, {}
+        self.per_eur = {(row["currency"], row["day"]): (Decimal(row["per_eur"]), row["document"])
+                        for row in pack.table("exchange_rates")}
+
+    def rate(self, currency, at):
+        """The last day up to that of an instant, at most nine days back, on which both currencies
+        were published; and what one euro was worth in each."""
+        for back in range(10):
+            day = written(at // DAY * DAY - back * DAY)[:10]
+            both = [Decimal(1) if one == "EUR" else self.per_eur.get((one, day), (None,))[0]
+                    for one in (currency, self.target)]
+            if None not in both:
+                return day, *both
+        return None
+
+    def convert(self, text, rate):
+        """Rounded once, half to even, to the amount's own decimals plus ten; "" stays unknown."""
+        if not text:
+            return text
+        amount, (_, own, target) = Decimal(text), rate
+        digits = decimals_of(amount) + 10
+        units = round(Fraction(amount) * Fraction(target) / Fraction(own) * 10**digits)
+        return format(Decimal(units).scaleb(-digits), "f")
+
+    def charge(self, row, span):
+        """A charge's currency in the report: whole, before it is cut; counts what it converts."""
+        row["money"] = row["currency"]
+        if not self.target:
+            return
+        parts, after = self._parts(row, span), []
+        add(self.originals, row["currency"], parts, 1)
+        if row["currency"] == self.target:
+            return
+        rate = self.rate(row["currency"], row["start"])
+        if rate:
+            row |= {name: self.convert(row[name], rate) for name in ("billed", "effective")}
+            row["money"], after = self.target, self._parts(row, span)
+        tallies, day = self.used if rate else self.missing, written(row["start"])[:10]
+        one = tallies.setdefault((row["currency"], *(rate or ())), {
+            "charges": 0, "first_day": day, "last_day": day})
+        one |= {"charges": one["charges"] + 1, "first_day": min(one["first_day"], day),
+                "last_day": max(one["last_day"], day)}
+        names = ("billed", "effective", "converted_billed", "converted_effective")
+        for name, amount in zip(names, [*parts, *after]):
+            one[name] = one.get(name, Decimal(0)) + amount
+
+    def _parts(self, row, span):
+        return [part(Decimal(row[name] or 0), row["start"], row["end"], *span)
+                for name in ("billed", "effective")]
+
+    def documents(self, currency, day):
+        legs = {self.per_eur.get((one, day), (None, None))[1] for one in (currency, self.target)}
+        return sorted(legs - {None})
+
+    def terms(self, terms):
+        """A baseline by the rate of the day its period began, else of that it was frozen on."""
+        day = instant(terms["period_start"]) or instant(terms["frozen_at"])
+        other = self.target and terms["currency"] != self.target
+        rate = self.rate(terms["currency"], day) if other else None
+        if not rate:
+            return terms
+        classes = {n: self.convert(p, rate) for n, p in json.loads(terms["classes"]).items()}
+        return terms | {"currency": self.target, "classes": json.dumps(classes)} | {
+            name: self.convert(terms[name], rate) for name in ("cost", "declared_price")}
+
+
 # -------------------------------------------------------------------------------- money (§3, §4)
 
 SECONDS = {"hour": 3600, "hr": 3600, "h": 3600, "minute": 60, "second": 1, "s": 1, "day": 86400}
@@ -445,7 +518,7 @@ class Costs:
     def _add(self, row, place):
         self.wrong_places += place != (row["place"], row["target"] or None)
         self.documents.add(row["document"])
-        currency = row["currency"]
+        currency = row["money"]
         amounts = [part(Decimal(row[name] or 0), row["start"], row["end"], self.since, self.until)
                    for name in ("billed", "effective")]
         add(self.whole, currency, amounts, 1)
@@ -528,6 +601,10 @@ class Week:
         self.pack, self.said, self.check = pack, statement, Checks()
         self.span = tuple(instant(statement["period"][name]) for name in ("start", "end"))
         self.charges = pack.table("charges", start=instant, end=instant)
+        chosen = (statement.get("parameters") or {}).get("report_currency", "")
+        self.exchange = Exchange(pack, chosen)
+        for row in self.charges:
+            self.exchange.charge(row, self.span)
         self.rules, self.tokens = Rules(pack.table("rules"), "charge"), TokenLedger(pack)
         self.workloads = {row["slug"]: row for row in pack.table("workloads")}
         self.weights = {name: Decimal(statement["weights"][name])
@@ -539,7 +616,7 @@ class Week:
         self.whole = Costs(self.charges, self.rules, *self.span)
         self.by_span = {self.span: self.whole}
         counts = {c: total[2] for c, total in self.whole.whole.items()}
-        self.currency = min(counts, key=lambda c: (-counts[c], c), default="USD")
+        self.currency = chosen or min(counts, key=lambda c: (-counts[c], c), default="USD")
         self.total = self.whole.whole.get(self.currency, [Decimal(0)] * 2)
         self.keys = self._keys()
         self.whole.split_shared(self.keys)
@@ -602,6 +679,10 @@ class Week:
         if span:
             cost = sum(self.costs(span).effective(slug, self.currency))
             cost = cost if cost or self.whole.issuers.get(slug) else None
+            others = [self.costs(span).effective(slug, one) for one in self.whole.whole
+                      if one != self.currency]
+            if any(map(sum, others)):
+                cost = None  # §3.9: a part of it was not converted
             hours = (span[1] - span[0]) // HOUR
             active = sum(span[0] <= hour < span[1] for hour in self.moved[place])
         return {"slug": slug, "purpose": self.workloads[slug]["purpose"], "common": span,
@@ -612,6 +693,7 @@ class Week:
     def baseline(self, w):
         for terms in self.pack.table("baselines"):
             if terms["workload"] == w["slug"]:
+                terms = self.exchange.terms(terms)
                 return against_baseline(terms, w, self.currency, self.span[1])
         return None
 
@@ -1029,6 +1111,31 @@ def period_table(costs, currency):
 
 
 @section
+def exchange(week):
+    """§3.9: amounts as the documents say them, the rates that were used, and what had none."""
+    found, target = week.exchange, week.exchange.target
+    used, missing = sorted(found.used.items()), sorted(found.missing.items())
+    week.check("exchange of currencies", "exchange" in week.said, bool(used or missing))
+    for row in week.charges if used or missing else ():
+        known = row["money"] == target
+        ours = [row["billed"], row["effective"]] if known else ["", ""]
+        said = [row["report_billed"], row["report_effective"]]
+        if said != ours:
+            week.check(f"line {row['line']} of {row['document'][:12]} in {target}", said, ours)
+    if not (used or missing):
+        return {}
+    return {"exchange": {
+        "currency": target,
+        "originals": [{"currency": one, "charges": total[2], "billed": total[0],
+                       "effective": total[1]} for one, total in sorted(found.originals.items())],
+        "rates": [{"from": one, "to": target, "day": day, "from_per_eur": own,
+                   "to_per_eur": other, "rate": quotient(other, own),
+                   "document_digests": found.documents(one, day)} | tally
+                  for (one, day, own, other), tally in used],
+        "missing": [{"currency": one} | tally for (one,), tally in missing]}}
+
+
+@section
 def allocation(week):
     """§4: each place's money, and what of it stands in the exceptions."""
     places = {" ".join(filter(None, (*place, currency))):
@@ -1050,9 +1157,11 @@ def allocation(week):
 @section
 def control_totals(week):
     """What was read, counted and summed again."""
-    whole, hours = week.whole.whole, [r for rows in week.tokens.hours.values() for _, r in rows]
+    whole = week.exchange.originals or week.whole.whole
+    hours = [r for rows in week.tokens.hours.values() for _, r in rows]
     used = week.whole.documents | {row["document"] for row in week.tokens.usage}
     used |= {row["document"] for row in week.pack.table("readings")}
+    used |= {sha for one, day, *_ in week.exchange.used for sha in week.exchange.documents(one, day)}
     named = {row["sha256"] for row in week.said["control_totals"]["documents"]}
     week.check("documents behind rows that the report does not name", 0, len(used - named))
     week.check("charges whose place does not follow from the rules", 0, week.whole.wrong_places)

@@ -95,7 +95,7 @@ def build(week: str, at: datetime) -> dict[str, Any]:
     names = [value["period"]["week"] for value in earlier]
     before = week_before(week, weeks.zone())
     previous = earlier[names.index(before)] if before in names else None
-    value = _stated(week, at, previous, [trend_row(one) for one in earlier])
+    value = _stated(week, at, previous, earlier)
     period = week_of(week, weeks.zone())
     value["annotations"] = notes.as_statement(notes.current_annotations(period))
     return value
@@ -108,9 +108,11 @@ def _earlier(week: str, at: datetime) -> dict[str, Any]:
 
 
 def _stated(
-    week: str, at: datetime, previous: dict[str, Any] | None, trend: list[dict[str, Any]]
+    week: str, at: datetime, previous: dict[str, Any] | None, earlier: list[dict[str, Any]]
 ) -> dict[str, Any]:
+    """A week's statement; the trend leaves out weeks that were told in another currency (§3.9)."""
     found = facts(week_of(week, weeks.zone()), week=week, as_of=at)
+    trend = [trend_row(one) for one in earlier if one["currency"] == found.currency]
     value: dict[str, Any] = statement(found, previous, trend)
     return value
 

@@ -62,7 +62,12 @@ def behind(request: HttpRequest, week: str, revision: int, figure: str) -> HttpR
     """The ledger rows behind one figure of a report."""
     stand = _found(week, revision)
     slug, series = typed(request.GET, "workload"), typed(request.GET, "series")
-    context = {"stand": stand, "figure": figure, "slug": slug}
+    context = {
+        "stand": stand,
+        "figure": figure,
+        "slug": slug,
+        "currency": stand.statement["currency"],
+    }
     try:
         found = lineage.behind(stand, figure, slug, series)
     except lineage.NoSuchFigure as error:

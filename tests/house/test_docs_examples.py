@@ -26,8 +26,8 @@ from .examples import METHOD, ROOT, Example, examples
 
 RECORDING = ROOT / "tests" / "data" / "vllm-recorded" / "README.md"
 NAMES = {
-    "week", "restart", "hidden-reset", "gap", "bounds", "part", "split", "tolerance", "unit-cost",
-    "saving", "bridge", "kv",
+    "week", "restart", "hidden-reset", "gap", "bounds", "part", "exchange", "split", "tolerance",
+    "unit-cost", "saving", "bridge", "kv",
 }  # fmt: skip
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
 
 from finops.core import baseline, bridge
+from finops.core.exchange import Quote, Rates
 from finops.core.money import add, part, split
 from finops.core.tolerance import subunit, tolerance
 from finops.core.unit_cost import Counted, Weights, class_costs, unit_costs
@@ -63,6 +64,32 @@ def test_tolerance_of_the_invoice_tie_out() -> None:
         assert by_hand == e.fraction(wanted)
         assert tolerance(e.whole(rows), e.text("currency")) == e.decimal(wanted)
     assert subunit(e.text("currency")) == e.decimal("subunit")
+
+
+def test_conversion_by_the_day_the_charge_begins() -> None:
+    e = examples()["exchange"]
+    start, end = (datetime.fromisoformat(e.text(n)) for n in ("charge_starts", "charge_ends"))
+    published = {}
+    for text in e.all("published"):
+        day, *pairs = text.split()
+        published[date.fromisoformat(day)] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    day = max(one for one in published if one <= start.date())
+    assert day == date.fromisoformat(e.text("rate_of"))
+    per_euro = {name: Fraction(text) for name, text in published[day].items()}
+    exact = (
+        e.fraction("amount") * per_euro[e.text("report_currency")] / per_euro[e.text("currency")]
+    )
+    places = len(e.text("amount").partition(".")[2]) + 10
+    assert round(exact, places) == e.fraction("converted")
+    assert e.fraction("converted") / 3 == e.fraction("second_day")
+    quotes = [Quote(name, day, Decimal(text), "doc")
+              for day, pairs in published.items() for name, text in pairs.items()]  # fmt: skip
+    rate = Rates(e.text("report_currency"), quotes).on(e.text("currency"), start.date())
+    assert rate is not None and rate.day == day
+    whole = rate.convert(e.decimal("amount"))
+    assert str(whole) == e.text("converted")
+    since, until = start + timedelta(days=1), start + timedelta(days=2)
+    assert str(part(whole, start, end, since, until)) == e.text("second_day")
 
 
 # -- §5, §6 --------------------------------------------------------------------------------------

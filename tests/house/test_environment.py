@@ -34,6 +34,19 @@ def test_what_is_no_zone_is_refused(name: str) -> None:
         environment.organisation_zone(name)
 
 
+@pytest.mark.parametrize("code", ["USD", "EUR", ""])
+def test_a_currency_is_a_code(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADROOM_REPORT_CURRENCY", code)
+    assert environment.currency("HEADROOM_REPORT_CURRENCY") == code
+
+
+@pytest.mark.parametrize("code", ["usd", "US", "Dollar", "EU1", "€€€"])
+def test_what_is_no_currency_is_refused(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADROOM_REPORT_CURRENCY", code)
+    with pytest.raises(ImproperlyConfigured, match=r"HEADROOM_REPORT_CURRENCY.*currency's code"):
+        environment.currency("HEADROOM_REPORT_CURRENCY")
+
+
 def test_a_refused_zone_stops_a_command_without_a_traceback(tmp_path: Path) -> None:
     done = manage(tmp_path / "data", "check", HEADROOM_TIME_ZONE="Asia/Kolkata")
     assert done.returncode == 2

@@ -242,7 +242,14 @@ def test_another_currency_is_kept_apart(company: None, tmp_path: Path) -> None:
     command("ingest", tmp_path / "euros.csv")
     value = stated()
     assert value["currency"] == "USD"
-    assert Decimal(workload(value, "llama")["figures"]["effective_cost"]) == 13
+    llama = workload(value, "llama")
+    assert Decimal(llama["figures"]["period_effective_cost"]) == 13
+    # Six hours of 1.50 EUR more are unknown in USD: a unit cost of 13 USD would be too low.
+    assert llama["figures"]["effective_cost"] is llama["figures"]["tokens_per_dollar"] is None
+    assert "EUR and was not converted" in llama["reasons"]["cost_per_million_tokens"]
+    assert "EUR and was not converted" in llama["reasons"]["effective_cost"]
+    # What is in one currency alone keeps its unit cost.
+    assert Decimal(workload(value, "mistral")["figures"]["effective_cost"]) == 14
     found = {(row["subject"], row["amount"]) for row in value["exceptions"]
              if row["kind"] == "currencies-mixed"}  # fmt: skip
     assert found == {("llama EUR", "9.00"), ("report", None)}

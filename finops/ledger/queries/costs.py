@@ -26,12 +26,14 @@ from finops.core.allocation import (
     weights_of,
 )
 from finops.core.bridge import decimal_of
+from finops.core.exchange import Rates
 from finops.core.facts import RATE_CARD, CommitmentSum, CurrencySum, PlaceSum
 from finops.core.gpu_hours import charge_gpu_hours
 from finops.core.money import EXACT, split
 from finops.core.nodes import NodeName, Nodes, hours_of
 from finops.core.period import Period
 
+from .exchanged import Conversions
 from .money import ChargePart, charge_parts
 
 ZERO = Decimal(0)
@@ -63,10 +65,14 @@ class Hours:
 
 @dataclass(slots=True)
 class Costs:
-    """All money of one period by place; `shared` holds the sums by key until they are split."""
+    """All money of one period by place; `shared` holds the sums by key until they are split.
+
+    `currencies` is after conversion, `written` as the documents say it (method §3.9).
+    """
 
     period: Period
     currencies: dict[str, Sum] = field(default_factory=dict)
+    written: dict[str, Sum] = field(default_factory=dict)
     unknown_effective: dict[str, int] = field(default_factory=dict)
     unknown_billed: dict[str, int] = field(default_factory=dict)
     places: dict[tuple[Place, str], Sum] = field(default_factory=dict)
@@ -81,6 +87,7 @@ class Costs:
     on_nodes: dict[str, Sum] = field(default_factory=dict)
     off_nodes: dict[str, Sum] = field(default_factory=dict)
     charged_node_hours: set[tuple[NodeName, int]] = field(default_factory=set)
+    conversions: Conversions = field(default_factory=Conversions)
 
     def own(self, slug: str, currency: str) -> Sum:
         """What rules gave to a workload itself."""
@@ -114,11 +121,18 @@ class Costs:
         )
 
     def currency_sums(self) -> tuple[CurrencySum, ...]:
-        """All money by currency."""
+        """All money by currency, after conversion."""
+        return self._sums(self.currencies)
+
+    def original_sums(self) -> tuple[CurrencySum, ...]:
+        """All money by the currency of its documents."""
+        return self._sums(self.written)
+
+    def _sums(self, sums: Mapping[str, Sum]) -> tuple[CurrencySum, ...]:
         return tuple(
             CurrencySum(currency, s.billed, s.effective, s.charges,
                         self.unknown_effective.get(currency, 0), self.unknown_billed.get(currency, 0))
-            for currency, s in sorted(self.currencies.items())
+            for currency, s in sorted(sums.items())
         )  # fmt: skip
 
 
@@ -127,14 +141,17 @@ def costs(
     assign: Assigner,
     as_of: datetime | None = None,
     nodes: Nodes | None = None,
+    rates: Rates | None = None,
 ) -> Costs:
     """The money of a period in its places, shared charges not yet split.
+
+    With rates, money is in their target's currency wherever a rate was published (method §3.9).
 
     Of GPU charges that no rule gives to a workload, the share of time in which nobody held the
     node's GPUs is idle (method §4); what a rule gave to a workload is its own, idle or not.
     """
     found = Costs(period, nodes=nodes)
-    for part in charge_parts(period, as_of=as_of):
+    for part in charge_parts(period, as_of=as_of, rates=rates):
         _add(found, part, assign(part.columns, part.start))
     return found
 
@@ -171,9 +188,16 @@ def _add(found: Costs, part: ChargePart, place: Place) -> None:
         (part.billed, found.unknown_billed),
     ):
         if amount is None:
-            unknown[currency] = unknown.get(currency, 0) + 1
+            written = part.columns["currency"]
+            unknown[written] = unknown.get(written, 0) + 1
     found.currencies.setdefault(currency, Sum()).add(billed, effective, 1)
+    if part.original is not None:
+        first, second = part.original.billed or ZERO, part.original.effective or ZERO
+        found.written.setdefault(part.original.currency, Sum()).add(first, second, 1)
+    else:
+        found.written.setdefault(currency, Sum()).add(billed, effective, 1)
     found.documents.add(part.document)
+    found.conversions.add(part)
     _commitment(found, part, billed, effective)
     idle = _idle_share(found, part, billed, effective)
     if idle and place.kind in (SHARED, UNASSIGNED):
@@ -262,13 +286,14 @@ def _hours(found: Costs, part: ChargePart, slug: str) -> None:
 
 
 def report_currency(found: Costs) -> str:
-    """The currency most charges are in, the first by name among equals; USD without charges."""
+    """Where nobody chose one: the currency most charges are in, the first by name among equals;
+    USD without charges."""
     ranked: Iterable[tuple[int, str]] = ((-s.charges, c) for c, s in found.currencies.items())
     return min(ranked, default=(0, "USD"))[1]
 
 
 def other_currencies(found: Costs, slug: str, currency: str) -> Iterator[tuple[str, Decimal]]:
-    """What a workload costs in currencies other than the report's."""
+    """What a workload costs in currencies other than the report's: nothing converted it."""
     for other in sorted(found.currencies):
         amount = found.cost(slug, other)
         if other != currency and amount:

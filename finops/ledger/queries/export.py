@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -31,8 +32,9 @@ from finops.sources.engines import role_of
 from .allocation import rules, shared_keys
 from .baselines import newest_baselines
 from .evidence import stated_memory
+from .exchange_rates import quotes_of
 from .export_readings import readings
-from .money import COLUMNS, charge_parts, in_period, months_of
+from .money import COLUMNS, charge_parts, day_of, in_period, months_of
 from .reading import SHAPES, Reading, read
 from .snapshots import current_ids
 
@@ -67,6 +69,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _invoice_amounts(period, as_of)
     yield _confirmations(period, as_of)
     yield _baselines(as_of)
+    yield from _exchange_rates(reading)
 
 
 def _text(value: Any) -> Any:
@@ -98,6 +101,8 @@ def _charges(reading: Reading) -> Table:
     columns = ("document", "line", "start", "end", "billed", "effective", "gpu_count",
                "consumed_quantity", "consumed_unit", "pricing_quantity", "pricing_unit",
                "place", "target", "idle_share", *COLUMNS, *tags)  # fmt: skip
+    converted = bool(reading.whole.conversions.tallies)
+    columns += CONVERTED if converted else ()
     whole = {
         pk: (billed, effective)
         for pk, billed, effective in in_period(reading.period, as_of=reading.as_of).values_list(
@@ -112,8 +117,23 @@ def _charges(reading: Reading) -> Table:
             one.consumed_quantity, one.consumed_unit, one.pricing_quantity, one.pricing_unit,
             place.kind, place.target, _idle(reading, one), *(one.columns[name] for name in COLUMNS),
             *(one.columns.get(name, "") for name in tags),
+            *(_converted(reading, one, *whole[one.charge_id]) if converted else ()),
         ))  # fmt: skip
     return table("charges", columns, rows)
+
+
+CONVERTED = ("report_billed", "report_effective", "rate_day")
+
+
+def _converted(reading: Reading, one: Any, *amounts: Decimal | None) -> tuple[Any, ...]:
+    """A whole charge in the report's currency and the day of its rate; empty where it has none."""
+    currency = one.columns["currency"]
+    if reading.rates is None or currency == reading.rates.target:
+        return (*amounts, None)
+    rate = reading.rates.on(currency, day_of(one.start))
+    if rate is None:
+        return (None, None, None)
+    return (*(None if a is None else rate.convert(a) for a in amounts), rate.day.isoformat())
 
 
 def _idle(reading: Reading, one: Any) -> str | None:
@@ -177,7 +197,7 @@ def _confirmations(period: Period, as_of: datetime) -> Table:
 
 
 def _baselines(as_of: datetime) -> Table:
-    columns = tuple(field.name for field in fields(Terms))
+    columns = tuple(field.name for field in fields(Terms) if field.name != "quoted")
     found = sorted(newest_baselines(as_of).items())
     rows = []
     for _, terms in found:
@@ -185,6 +205,15 @@ def _baselines(as_of: datetime) -> Table:
         values["classes"] = {name: plain(price) for name, price in terms.classes.items()}
         rows.append([values[name] for name in columns])
     return table("baselines", columns, rows)
+
+
+def _exchange_rates(reading: Reading) -> Iterator[Table]:
+    """The published rates of the days that charges and baselines may be converted by."""
+    found = quotes_of(reading.period, reading.as_of, reading.baselines.values())
+    if found:
+        columns = ("currency", "day", "per_eur", "document")
+        rows = ((q.currency, q.day.isoformat(), q.per_base, q.document) for q in found)
+        yield table("exchange_rates", columns, rows)
 
 
 # -- tokens --------------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ from django.db.models import Q
 
 import finops
 from finops.core.allocation import WORKLOAD, Place
-from finops.core.baseline import AGEING_AFTER
+from finops.core.baseline import AGEING_AFTER, Terms
+from finops.core.exchange import working_days_after
 from finops.core.facts import (
     DocumentFacts,
     EngineMemory,
+    ExchangeFacts,
     Facts,
     InvoiceSum,
     Reaches,
@@ -28,11 +30,11 @@ from finops.ledger.models import Document, ReadingBlock, Workload
 from finops.ledger.which import ledger_name
 
 from .allocation import rule_rows
-from .baselines import newest_baselines
 from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
 from .evidence import stated_memory
+from .exchange_rates import chosen_currency
 from .invoices import invoice_tie_out, provisional_months
 from .memory_hours import hours_by_workload
 from .node_facts import node_facts, node_notices
@@ -48,7 +50,7 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     counted = preemptions(period)
     memory = engine_memory(period, reading.series_places, sizes, counted)
     hours = hours_by_workload(period, as_of)
-    baselines = newest_baselines(as_of)
+    baselines = _in_report_currency(reading)
     workloads = tuple(
         replace(
             _workload(
@@ -88,6 +90,35 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         nodes=node_facts(reading),
         weights=Weights(),
         parameters=_parameters(),
+        exchange=_exchange(reading),
+    )
+
+
+def _in_report_currency(reading: Reading) -> dict[str, Terms]:
+    """The baselines, those in another currency converted where a rate was published (§3.9)."""
+    found = {}
+    for slug, terms in reading.baselines.items():
+        other = reading.rates is not None and terms.currency != reading.currency
+        rate = reading.rates.on(terms.currency, terms.day) if reading.rates and other else None
+        found[slug] = terms.converted(rate) if rate else terms
+    return found
+
+
+def _exchange(reading: Reading) -> ExchangeFacts | None:
+    """What conversion did; None where nobody chose a currency or all is in it."""
+    rates, conversions = reading.rates, reading.whole.conversions
+    if rates is None or not conversions.tallies:
+        return None
+    late = {}
+    for currency, last in sorted(conversions.last_days().items()):
+        newest = rates.newest_day(currency)
+        if newest is not None and working_days_after(newest, last):
+            late[currency] = newest
+    return ExchangeFacts(
+        originals=reading.whole.original_sums(),
+        rates=conversions.rates(),
+        missing=conversions.missing(),
+        late=late,
     )
 
 
@@ -113,6 +144,8 @@ def _workload(
     moved = reading.moved.get(slug, set())
     gpu_hours, gpu_source = reading.gpu_hours(slug)
     has_cost = part is not None and bool(issuers or part.cost(slug, currency))
+    if part is not None and any(other_currencies(part, slug, currency)):
+        has_cost = False  # a unit cost without a part of the cost would be too low (method §3.9)
     return WorkloadFacts(
         slug=slug,
         model=w.model,
@@ -238,9 +271,8 @@ def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
     period = reading.period
     blocks = ReadingBlock.objects.filter(hour__gte=period.start, hour__lt=period.end).order_by()
     usage = {row.document_id for row in reading.ledger.usage}
-    mine = Q(pk__in=reading.whole.documents | usage) | Q(
-        pk__in=blocks.values("document_id").distinct()
-    )
+    papers = reading.whole.documents | reading.whole.conversions.documents()
+    mine = Q(pk__in=papers | usage) | Q(pk__in=blocks.values("document_id").distinct())
     return tuple(
         DocumentFacts(
             one.sha256,
@@ -258,7 +290,8 @@ def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
 
 
 def _parameters() -> dict[str, Any]:
-    return {
+    chosen = chosen_currency()
+    return ({"report_currency": chosen} if chosen else {}) | {
         "gap_over_usual_interval": "2.5",
         "bounds_shown_from_width": str(SHOWN_WIDTH),
         "baseline_ageing_days": AGEING_AFTER.days,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.db.models import F, Max, Q, QuerySet
 
 from finops.core.amounts import FourAmounts
+from finops.core.exchange import Rate, Rates
 from finops.core.money import part
 from finops.core.period import Period
 from finops.ledger.models import Charge, Document
@@ -68,11 +69,23 @@ PLACE = ("pk", "document_id", "line", "snapshot_id", "charge_start", "charge_end
 
 
 @dataclass(frozen=True, slots=True)
+class Original:
+    """A charge's part in its own currency, and the rate that converted it; None: there is none."""
+
+    currency: str
+    billed: Decimal | None
+    effective: Decimal | None
+    rate: Rate | None
+
+
+@dataclass(frozen=True, slots=True)
 class ChargePart:
     """What of one charge counts: its money inside the period, and all a rule may look at.
 
     `columns` holds every name of `COLUMNS` ("" where the source has none) and `tag:NAME` for each
-    tag. Quantities are those of the whole charge, whose own period is [start, end).
+    tag. Quantities are those of the whole charge, whose own period is [start, end). With rates,
+    money and `currency` are the report's where there is a rate, and `original` says what the
+    document says; `columns["currency"]` is always the document's.
     """
 
     charge_id: int
@@ -92,21 +105,27 @@ class ChargePart:
     consumed_quantity: Decimal | None
     consumed_unit: str | None
     columns: Mapping[str, str]
+    original: Original | None = None
 
 
 def charge_parts(
-    period: Period, basis: str = "incurred", *, as_of: datetime | None = None
+    period: Period,
+    basis: str = "incurred",
+    *,
+    as_of: datetime | None = None,
+    rates: Rates | None = None,
 ) -> Iterator[ChargePart]:
     """The part of each current charge inside the period, in the order of documents and lines.
 
-    `basis` is `incurred` or `invoiced`; `as_of` reads the snapshots that were current then.
+    `basis` is `incurred` or `invoiced`; `as_of` reads the snapshots that were current then; `rates`
+    converts what is in another currency, whole charges first, so that parts sum to them (§3.9).
     Streams: memory does not grow with the number of charges.
     """
     rows = in_period(period, basis, as_of=as_of).order_by("document_id", "line", "pk")
     fields = (*PLACE, *MONEY, *QUANTITIES, "tags", *COLUMNS.values())
     cut = basis == "incurred"
     for row in rows.values_list(*fields).iterator(chunk_size=CHUNK_ROWS):
-        yield _charge_part(row, period if cut else None)
+        yield _charge_part(row, period if cut else None, rates)
 
 
 def in_period(
@@ -162,13 +181,34 @@ _QUANTITIES_AT = _MONEY_AT + len(MONEY)
 _TAGS_AT = _QUANTITIES_AT + len(QUANTITIES)
 
 
-def _charge_part(row: tuple[Any, ...], period: Period | None) -> ChargePart:
+def day_of(start: datetime) -> date:
+    """The day whose rate converts a charge: the UTC day on which it begins (method §3.9)."""
+    return start.astimezone(UTC).date()
+
+
+def _converted(amounts: FourAmounts, rate: Rate) -> FourAmounts:
+    """The four amounts of a whole charge in the report's currency; unknown stays unknown."""
+    one, two, three, four = (None if a is None else rate.convert(a) for a in amounts)
+    return one, two, three, four
+
+
+def _charge_part(
+    row: tuple[Any, ...], period: Period | None, rates: Rates | None = None
+) -> ChargePart:
     pk, document, line, snapshot_id, start, end = row[:_MONEY_AT]
     amounts: FourAmounts = row[_MONEY_AT:_QUANTITIES_AT]
-    billed, effective, listed, contracted = amounts_inside(amounts, start, end, period)
     columns = {name: v or "" for name, v in zip(COLUMNS, row[_TAGS_AT + 1 :], strict=True)}
     for name, value in row[_TAGS_AT].items():
         columns[f"tag:{name}"] = str(value)
+    currency, original = columns["currency"], None
+    inside_it = amounts_inside(amounts, start, end, period)
+    if rates is not None and currency != rates.target:
+        rate = rates.on(currency, day_of(start))
+        original = Original(currency, inside_it[0], inside_it[1], rate)
+        if rate is not None:
+            currency = rates.target
+            inside_it = amounts_inside(_converted(amounts, rate), start, end, period)
+    billed, effective, listed, contracted = inside_it
     return ChargePart(
         charge_id=pk,
         document=document,
@@ -176,12 +216,13 @@ def _charge_part(row: tuple[Any, ...], period: Period | None) -> ChargePart:
         snapshot_id=snapshot_id,
         start=start,
         end=end,
-        currency=columns["currency"],
+        currency=currency,
         billed=billed,
         effective=effective,
         list=listed,
         contracted=contracted,
         columns=columns,
+        original=original,
         **dict(zip(QUANTITIES, row[_QUANTITIES_AT:_TAGS_AT], strict=True)),
     )
 

@@ -10,13 +10,17 @@ from fractions import Fraction
 from functools import cached_property
 
 from finops.core.allocation import WORKLOAD, Assigner, Place
+from finops.core.baseline import Terms
 from finops.core.bridge import decimal_of
+from finops.core.exchange import Rates
 from finops.core.period import Period, instant_of
 from finops.core.tokens import Tokens
 from finops.ledger.models import Workload
 
 from .allocation import assign_charges, assign_series, shared_keys
+from .baselines import newest_baselines
 from .costs import Costs, costs, report_currency, split_costs
+from .exchange_rates import rates_of
 from .nodes import NodeLedger
 from .reaches import CostSpan, Span, cost_span, source_spans
 from .tokens import TokenLedger
@@ -38,6 +42,8 @@ class Reading:
     cost_span: CostSpan
     source_spans: dict[str, Span]
     nodes: NodeLedger
+    baselines: dict[str, Terms]
+    rates: Rates | None
     parts: dict[Period, Costs] = field(default_factory=dict)
     tokens_in: dict[Period, dict[Place, Tokens]] = field(default_factory=dict)
 
@@ -48,8 +54,8 @@ class Reading:
 
     @cached_property
     def currency(self) -> str:
-        """The report's currency."""
-        return report_currency(self.whole)
+        """The report's currency: the chosen one, else the one most charges are in (§3.9)."""
+        return self.rates.target if self.rates else report_currency(self.whole)
 
     def tokens_of(self, period: Period) -> dict[Place, Tokens]:
         """Tokens by place of a part of the period, kept for the next who asks."""
@@ -67,7 +73,7 @@ class Reading:
         if period == self.period:
             return self.whole
         if period not in self.parts:
-            found = costs(period, self.charge_places, self.as_of, self.nodes.nodes)
+            found = costs(period, self.charge_places, self.as_of, self.nodes.nodes, self.rates)
             self._split(found)
             self.parts[period] = found
         return self.parts[period]
@@ -167,6 +173,8 @@ def read(period: Period, as_of: datetime | None = None) -> Reading:
     charges, series = assign_charges(as_of), assign_series(as_of)
     ledger = TokenLedger(period, as_of)
     nodes = NodeLedger(period, ledger, series)
+    baselines = newest_baselines(as_of)
+    rates = rates_of(period, as_of, baselines)
     reading = Reading(
         period=period,
         as_of=as_of,
@@ -174,10 +182,12 @@ def read(period: Period, as_of: datetime | None = None) -> Reading:
         charge_places=charges,
         ledger=ledger,
         workloads=list(Workload.objects.order_by("slug")),
-        whole=costs(period, charges, as_of, nodes.nodes),
+        whole=costs(period, charges, as_of, nodes.nodes, rates),
         cost_span=cost_span(period, as_of),
         source_spans=source_spans(period, as_of),
         nodes=nodes,
+        baselines=baselines,
+        rates=rates,
     )
     reading.split()
     return reading

@@ -58,6 +58,7 @@ class Command(ReportCommand):
             "cost_reaches": s["reaches"]["cost"],
             "tokens_reach": s["reaches"]["tokens"],
             **{name: s[name] for name in kept},
+            "exchange": s.get("exchange"),
             "written": written,
         }
         result["tieout"] = _with_difference(s["tieout"])
@@ -69,7 +70,7 @@ class Command(ReportCommand):
         return super().render({k: v for k, v in result.items() if k not in HIDDEN})
 
 
-HIDDEN = ("workloads", "tieout", "reasons", "written")
+HIDDEN = ("workloads", "tieout", "reasons", "exchange", "written")
 
 
 def _with_difference(tieout: dict[str, Any]) -> dict[str, Any]:
