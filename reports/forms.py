@@ -32,6 +32,7 @@ FORMATS = [
     ("rate-card", "Rate card"),
     ("fx-ecb", "Exchange rates of the ECB"),
     ("usage-records", "Usage records"),
+    ("sql-dump", "Database dump of LiteLLM"),
     ("prometheus-json", "Prometheus answer"),
     ("openmetrics", "OpenMetrics text"),
     ("engine-log", "Start-up log"),

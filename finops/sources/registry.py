@@ -22,6 +22,7 @@ from finops.sources import (
     prometheus,
     rate_card,
     samples,
+    sql_dump,
     usage_records,
 )
 from finops.sources.files import read_head
@@ -41,6 +42,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     oci_cost,
     fx_ecb,
     fastchat,
+    sql_dump,
     usage_records,
     openmetrics,
     engine_log,

@@ -36,7 +36,8 @@ MAX_CHOICES: Final = 1 << 10
 
 # In falling order: a request's tokens belong to the moment it ended.
 TIMES: Final = (
-    "ts_end", "end_time", "completed_at", "timestamp", "ts", "time", "created", "created_at",
+    "ts_end", "end_time", "endTime", "completed_at", "timestamp", "ts", "time", "created",
+    "created_at",
 )  # fmt: skip
 MODELS: Final = ("model", "model_name", "model_id", "base_model_name")
 REQUESTS: Final = ("id", "request_id", "requestId")
@@ -50,13 +51,17 @@ _CACHED: Final = ("cached_tokens", "cached_prompt_tokens")
 _DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
 _ACCOUNTED: Final = frozenset((*_PROMPT, *_INPUT, *_OUTPUT, *_READ, *_WRITE, *_CACHED, "n"))
 _TOKEN_KEYS: Final = frozenset((*_PROMPT, *_INPUT, *_OUTPUT))
+KEYS: Final = frozenset(
+    (*TIMES, *MODELS, *REQUESTS, *LABELS, *_ACCOUNTED, "total_tokens", "quality", "usage_is_final")
+)
+"""Every key that is read of a record; what else a record holds is passed over."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_FROM: Final = 100_000_000_000
 _LAST_S: Final = 7_258_118_400  # the year 2200
 
 
-class _Fault(Exception):
-    """Why a line is no usage record: column, value, reason."""
+class Fault(Exception):
+    """Why a line is no usage record: column, value, reason. Never seen outside the parsers."""
 
     def __init__(self, column: str | None, value: object, reason: str) -> None:
         super().__init__(reason)
@@ -107,31 +112,31 @@ def parse(path: Path, name: str, format: str) -> Parsed:
 
 
 def _records(
-    rows: Iterator[tuple[int, Mapping[str, Any] | _Fault]], account: Account
+    rows: Iterator[tuple[int, Mapping[str, Any] | Fault]], account: Account
 ) -> Iterator[UsageRecord | Rejection]:
     for line, row in rows:
         account.rows_read += 1
         try:
-            if isinstance(row, _Fault):
+            if isinstance(row, Fault):
                 raise row
-            yield _record(line, row)
-        except _Fault as fault:
+            yield record(line, row)
+        except Fault as fault:
             yield Rejection.of(line, fault.column, fault.value, fault.reason)
 
 
-def _json_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | _Fault]]:
+def _json_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | Fault]]:
     for number, text in enumerate(text_lines(path, name), start=1):
         if not text.strip():
             continue
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            yield number, _Fault(None, None, f"not JSON (column {error.colno}: {error.msg})")
+            yield number, Fault(None, None, f"not JSON (column {error.colno}: {error.msg})")
             continue
-        yield number, value if isinstance(value, dict) else _Fault(None, None, "not a JSON object")
+        yield number, value if isinstance(value, dict) else Fault(None, None, "not a JSON object")
 
 
-def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | _Fault]]:
+def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | Fault]]:
     rows = csv_rows(path, name)
     keys = _short_names(next(rows, (1, []))[1])
     for key in keys:
@@ -140,7 +145,7 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | 
     for line, cells in rows:
         if len(cells) != len(keys):
             reason = f"the row has {len(cells)} fields, the header {len(keys)}"
-            yield line, _Fault(None, len(cells), reason)
+            yield line, Fault(None, len(cells), reason)
             continue
         yield line, {key: text_or_none(cell) for key, cell in zip(keys, cells, strict=True)}
 
@@ -150,15 +155,16 @@ def _first(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, Any]:
     return next(((key, row[key]) for key in keys if row.get(key) is not None), (keys[-1], None))
 
 
-def _record(line: int, row: Mapping[str, Any]) -> UsageRecord:
+def record(line: int, row: Mapping[str, Any]) -> UsageRecord:
+    """The usage that a record of known keys tells; Fault where it tells none."""
     usage = row.get("usage", row)
     if usage is None or not isinstance(usage, Mapping) or not set(usage) & _TOKEN_KEYS:
-        raise _Fault("usage", None, "no usage")
+        raise Fault("usage", None, "no usage")
     if row.get("usage_is_final") in (False, "false", "False"):
-        raise _Fault("usage_is_final", False, "usage is not final")
+        raise Fault("usage_is_final", False, "usage is not final")
     key, model = _first(row, MODELS)
     if not isinstance(model, str):
-        raise _Fault(key, model, "no model")
+        raise Fault(key, model, "no model")
     prompt, cached, generation = _tokens(usage)
     request = _first(row, REQUESTS)[1]
     return UsageRecord(
@@ -179,7 +185,7 @@ def _tokens(usage: Mapping[str, Any]) -> tuple[int, int | None, int]:
     """Prompt (cached included), cached (None where not told) and generated tokens."""
     key, prompt_value = _first(usage, (*_PROMPT, *_INPUT))
     if prompt_value is None:
-        raise _Fault(key, None, "no usage")
+        raise Fault(key, None, "no usage")
     prompt, cached = _whole(key, prompt_value), _cached(usage)
     outside = key not in _PROMPT and any(
         _first(usage, keys)[1] is not None for keys in (_READ, _WRITE)
@@ -188,7 +194,7 @@ def _tokens(usage: Mapping[str, Any]) -> tuple[int, int | None, int]:
         cached = _optional(usage, _READ) or 0
         prompt += cached + (_optional(usage, _WRITE) or 0)
     if cached is not None and cached > prompt:
-        raise _Fault("cached_tokens", cached, f"more cached than prompt tokens ({prompt})")
+        raise Fault("cached_tokens", cached, f"more cached than prompt tokens ({prompt})")
     return prompt, cached, _generated(usage, prompt)
 
 
@@ -197,7 +203,7 @@ def _generated(usage: Mapping[str, Any], prompt: int) -> int:
     if value is None and usage.get("total_tokens") == prompt:
         return 0  # an embedding: the total says that nothing was generated
     if value is None:
-        raise _Fault(key, None, "no completion tokens")
+        raise Fault(key, None, "no completion tokens")
     return _whole(key, value)
 
 
@@ -222,28 +228,28 @@ def _whole(key: str, value: object) -> int:
             exact = Decimal(str(value).replace("_", "?"))
             count = int(exact) if exact.is_finite() and exact.adjusted() < 20 else -1
         except InvalidOperation:
-            raise _Fault(key, value, "must be a whole number of tokens") from None
+            raise Fault(key, value, "must be a whole number of tokens") from None
         if count != exact:
-            raise _Fault(key, value, "must be a whole number of tokens")
+            raise Fault(key, value, "must be a whole number of tokens")
     else:
-        raise _Fault(key, value, "must be a whole number of tokens")
+        raise Fault(key, value, "must be a whole number of tokens")
     if not 0 <= count <= MAX_TOKENS:
-        raise _Fault(key, value, "must lie between 0 and 2^53")
+        raise Fault(key, value, "must lie between 0 and 2^53")
     return count
 
 
 def _moment(row: Mapping[str, Any]) -> datetime:
     key, value = _first(row, TIMES)
     if value is None:
-        raise _Fault("timestamp", None, "no time")
+        raise Fault("timestamp", None, "no time")
     try:
         if isinstance(value, str):
             return _from_text(value.strip())
         if type(value) in (int, float):
             return _from_unix(Decimal(str(value)))
     except (ValueError, OverflowError, InvalidOperation) as error:
-        raise _Fault(key, value, f"not a time ({error})") from None
-    raise _Fault(key, value, "not a time")
+        raise Fault(key, value, f"not a time ({error})") from None
+    raise Fault(key, value, "not a time")
 
 
 def _from_text(text: str) -> datetime:
@@ -272,7 +278,7 @@ def _choices(row: Mapping[str, Any]) -> int:
         return max(1, len(listed)) if isinstance(listed, list) else 1
     count = _whole("n", value)
     if not 1 <= count <= MAX_CHOICES:
-        raise _Fault("n", value, f"must lie between 1 and {MAX_CHOICES}")
+        raise Fault("n", value, f"must lie between 1 and {MAX_CHOICES}")
     return count
 
 
@@ -282,5 +288,5 @@ def _quality(row: Mapping[str, Any]) -> str:
         return "measured"
     known = QUALITIES.get(str(value).lower())
     if known is None:
-        raise _Fault("quality", value, "must be measured, re-tokenised or estimated")
+        raise Fault("quality", value, "must be measured, re-tokenised or estimated")
     return known

@@ -391,7 +391,8 @@ def _post_records(
         return {"series": read.series, "ignored_metrics": dict(read.ignored_metrics)}, unnamed
     used = post_usage(document, place, records)
     rejections += used.refused
-    return {"records": used.records}, 0
+    repeated = {"repeated": used.repeated} if used.repeated else {}
+    return {"records": used.records, "warnings": used.warnings} | repeated, 0
 
 
 def _without_rejections(

@@ -37,6 +37,7 @@ DATA_SUFFIXES = frozenset(
         ".log",
         ".metrics",
         ".xml",
+        ".sql",
         ".zip",
     ]
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from finops.core.period import parse_instant
 from finops.ledger.models import CsvMapping, Document
 from finops.ledger.operations.documents import Kept, keep, stored
-from finops.sources import csv_mapping, fastchat, registry
+from finops.sources import csv_mapping, fastchat, registry, sql_dump
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
 from finops.sources.records import Parsed, Refused
 
@@ -25,6 +25,9 @@ def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
     if format.startswith(fastchat.PREFIX):
         tokenizer = stored(format.removeprefix(fastchat.PREFIX))
         return fastchat.parse_with(kept.path, kept.name, format, tokenizer)
+    if format.startswith(sql_dump.PREFIX):
+        columns_of = stored(format.removeprefix(sql_dump.PREFIX))
+        return sql_dump.parse_with(kept.path, kept.name, format, columns_of)
     if not format.startswith(csv_mapping.PREFIX):
         return registry.parse(kept.path, kept.name, format)
     name = format.removeprefix(csv_mapping.PREFIX)
@@ -39,17 +42,19 @@ def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
 
 
 def exact(format: str, name: str) -> str:
-    """The format as it is kept: a tokenizer's file is kept too, and named by its digest, so that
-    the same counts can be made again. Refused when the file cannot be read."""
-    tokenizer = format.removeprefix(fastchat.PREFIX)
-    if tokenizer == format or _DIGEST.fullmatch(tokenizer):
-        return format
-    path = Path(tokenizer)
-    try:
-        return fastchat.PREFIX + keep(path, path.name, str(path)).sha256
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise Refused(f"{name}: the tokenizer {path} cannot be read ({reason})") from None
+    """The format as it is kept: a tokenizer's or mapping's file is kept too, and named by its
+    digest, so that the same can be read again. Refused when the file cannot be read."""
+    for prefix, what in ((fastchat.PREFIX, "tokenizer"), (sql_dump.PREFIX, "mapping")):
+        beside = format.removeprefix(prefix)
+        if beside == format or _DIGEST.fullmatch(beside):
+            continue
+        path = Path(beside)
+        try:
+            return prefix + keep(path, path.name, str(path)).sha256
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise Refused(f"{name}: the {what} {path} cannot be read ({reason})") from None
+    return format
 
 
 def parse_again(document: Document) -> tuple[Kept, Parsed]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 
 from finops.core.period import hour_of
 from finops.ledger.models import Document, Source, UsageHour
 from finops.sources.records import Refused, Rejection, UsageRecord
 
 from .charges import storable
+from .locks import lock
+from .parsing import parse_again
 from .readings import labels_digest
 
 BATCH = 500
@@ -23,7 +26,15 @@ class PostedUsage:
     """What became of a document's usage records."""
 
     records: int = 0
+    repeated: int = 0
     refused: list[Rejection] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to say of requests that an earlier document told already."""
+        if not self.repeated:
+            return []
+        return [f"{self.repeated:,} requests stand in an earlier document and count once"]
 
 
 @dataclass(slots=True)
@@ -39,11 +50,14 @@ class _Sum:
 def post_usage(document: Document, source: Source, records: Iterable[UsageRecord]) -> PostedUsage:
     """Sums a document's usage records by UTC hour, label set and quality, and posts the sums.
 
-    A record whose request stands in the document already is a duplicate and named. Cached tokens
+    A record whose request stands in the document already is a duplicate and named; one that an
+    earlier document of the source holds is counted there, so that dumps may overlap. Cached tokens
     of a sum are unknown as soon as one of its records does not tell them. To be called inside the
     ledger's transaction.
     """
+    lock("usage", source.name)  # one poster a source at a time: each must see the others' requests
     posted, sums = PostedUsage(), dict[tuple[datetime, str, str], _Sum]()
+    earlier = _Earlier(source)
     seen: set[str] = set()
     for record in records:
         if record.request is not None and record.request in seen:
@@ -56,6 +70,9 @@ def post_usage(document: Document, source: Source, records: Iterable[UsageRecord
             continue
         if record.request is not None:
             seen.add(record.request)
+            if earlier.holds(record.request, hour_of(record.at)):
+                posted.repeated += 1
+                continue
         _add(sums, record)
         posted.records += 1
     largest = max((max(t.engine_prompt, t.prompt, t.generation) for t in sums.values()), default=0)
@@ -66,6 +83,39 @@ def post_usage(document: Document, source: Source, records: Iterable[UsageRecord
         batch_size=BATCH,
     )
     return posted
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """The requests that earlier documents of a source hold, read again from their own bytes when
+    an hour of theirs is met. By digest: a set of names would be many times as large."""
+
+    source: Source
+    hours: set[datetime] = field(default_factory=set)
+    documents: set[str] = field(default_factory=set)
+    requests: set[int] = field(default_factory=set)
+
+    def holds(self, request: str, hour: datetime) -> bool:
+        """Whether an earlier document that tells of this hour holds the request."""
+        if hour not in self.hours:
+            self.hours.add(hour)
+            rows = UsageHour.objects.filter(source=self.source, hour=hour)
+            known = Document.objects.filter(pk__in=rows.values("document_id"))
+            for document in known.exclude(pk__in=self.documents):
+                self.documents.add(document.pk)
+                self.requests.update(_requests(document))
+        return bool(self.requests) and _number(request) in self.requests
+
+
+def _requests(document: Document) -> Iterator[int]:
+    _, parsed = parse_again(document)
+    for record in parsed.records:
+        if isinstance(record, UsageRecord) and record.request is not None:
+            yield _number(record.request)
+
+
+def _number(request: str) -> int:
+    return int.from_bytes(blake2b(request.encode(), digest_size=12).digest())
 
 
 def _fault(record: UsageRecord) -> tuple[str, str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef
 
 from finops.core.allocation import UNASSIGNED, Assigner
 from finops.core.facts import Notice
@@ -32,6 +32,7 @@ def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Noti
         *_incomplete_fetches(period),
         *_missing_hours(period),
         *_several_choices(period),
+        *_told_twice(period),
         *memory_notices(period),
     )
 
@@ -127,6 +128,35 @@ def late_sources(period: Period, spans: Mapping[str, Span]) -> Iterator[Notice]:
                 f"{name}: readings reach only to {rfc3339(span.last)}; later hours of its workloads "
                 "stand in no unit cost.",
             )
+
+
+def _told_twice(period: Period) -> Iterator[Notice]:
+    """Hours that two documents of usage records tell alike, to the last request: without names of
+    requests nobody can say whether they are the same."""
+    hours = UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end, requests__gt=0)
+    alike = (
+        "source__name", "hour", "labels_digest", "quality",
+        "requests", "prompt_tokens", "generation_tokens",
+    )  # fmt: skip
+    found: dict[str, list[int]] = {}
+    rows = (
+        hours.order_by()
+        .values(*alike)
+        .annotate(documents=Count("document"))
+        .filter(documents__gt=1)
+    )
+    for row in rows:
+        counts = found.setdefault(row["source__name"], [0, 0])
+        counts[0] += 1
+        tokens = row["prompt_tokens"] + row["generation_tokens"]
+        counts[1] += tokens * (row["documents"] - 1)
+    for name, (times, tokens) in sorted(found.items()):
+        yield Notice(
+            "usage-told-twice",
+            name,
+            f"{name}: two documents tell {counted_text(times, 'hour')} of usage alike, to the last "
+            f"request, and nothing names the requests; {tokens:,} tokens may be counted twice.",
+        )
 
 
 def _several_choices(period: Period) -> Iterator[Notice]:
