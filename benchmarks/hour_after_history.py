@@ -55,7 +55,7 @@ def post(source: Any, series: list[Any], at: datetime) -> None:
     with atomic():
         document = Document(
             sha256=kept.sha256, size_bytes=kept.size_bytes, name="bench", origin="bench",
-            format="headroom-samples", version="HRS1", received_at=at, received_by="bench",
+            format="headroom-samples", version="HRS2", received_at=at, received_by="bench",
         )  # fmt: skip
         post_readings(document, source, series, at=at)
         document.save(force_insert=True)

@@ -251,5 +251,7 @@ def _take(answer: Any, base: str, result: Gathered) -> None:
 def _inside(one: SeriesReadings, start_ms: int, end_ms: int) -> bool:
     """Cut the readings, which stand in order of time, to the window; False when none is left."""
     first, last = bisect_left(one.times_ms, start_ms), bisect_left(one.times_ms, end_ms)
+    if first == 0 and last == len(one.times_ms):
+        return bool(last)  # the column stays shared with the target's other series
     one.times_ms, one.values = one.times_ms[first:last], one.values[first:last]
     return bool(one.times_ms)

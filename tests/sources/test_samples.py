@@ -5,12 +5,13 @@ import struct
 import zlib
 from array import array
 
+import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finops.sources.records import Refused, SeriesReadings
-from finops.sources.samples import MAGIC, decode, encode, pack, unpack
+from finops.sources.samples import MAGIC, MAGIC_BY_LZMA, PLAIN, decode, encode, pack, unpack
 from tests.paths import RECORDED
 from tests.sources.reading import read
 
@@ -80,7 +81,7 @@ def test_the_order_of_arrival_does_not_change_the_bytes(
 
 @given(st.binary(max_size=200))
 def test_hostile_blocks_are_refused(noise: bytes) -> None:
-    for hostile in (noise, zlib.compress(noise)):
+    for hostile in (noise, PLAIN + noise, zlib.compress(noise)):
         try:
             unpack(hostile)
         except Refused:
@@ -90,11 +91,32 @@ def test_hostile_blocks_are_refused(noise: bytes) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_hostile_documents_are_refused(noise: bytes) -> None:
-    for hostile in (noise, MAGIC + noise, MAGIC + lzma.compress(noise)):
+    framed = struct.pack("<I", len(noise)) + bytes(cramjam.zstd.compress(noise))
+    by_lzma = MAGIC_BY_LZMA + lzma.compress(noise)
+    for hostile in (noise, MAGIC + noise, MAGIC + framed, MAGIC_BY_LZMA + noise, by_lzma):
         try:
             list(decode(hostile))
         except Refused:
             continue
+
+
+OLD_DOCUMENT = bytes.fromhex(
+    "48525331fd377a585a000004e6d6b4460200210116000000742fe5a3e00048003c00000c8035d336"
+    "d4bf60f5996e7700a3572b22761418de8d0160aea61793e1e03175e24933208ad5d740b0fce2b197"
+    "0550b19625f6f69caf3234136660000031ad210aaaa2edc300015849439be45d1fb6f37d01000000"
+    "0004595a"
+)
+OLD_BLOCK = bytes.fromhex(
+    "789c63660002355df5458c0c0c33ac18c08091918111c26260d176611400f1003fd9027b"
+)
+
+
+def test_documents_and_blocks_of_the_first_form_are_still_read() -> None:
+    (one,) = decode(OLD_DOCUMENT)
+    assert (one.metric, one.labels) == ("up", (("job", "vllm"),))
+    for times_ms, values in ((one.times_ms, one.values), unpack(OLD_BLOCK)):
+        assert list(times_ms) == [1795953600000, 1795953615000, 1795953630001]
+        assert list(values) == [1.0, 300.0, 70000.0]
 
 
 def test_parts_of_one_series_are_joined_and_ordered() -> None:
@@ -114,15 +136,35 @@ def test_a_count_larger_than_the_document_is_refused() -> None:
     head = b'[["m",[],0]]'
     payload = struct.pack("<I", len(head)) + head + struct.pack("<IIqq", 1, 2**32 - 1, 0, 0) + b"\1"
     with pytest.raises(Refused, match="ends too early"):
-        list(decode(MAGIC + lzma.compress(payload)))
+        list(decode(MAGIC_BY_LZMA + lzma.compress(payload)))
+    framed = struct.pack("<I", len(payload)) + bytes(cramjam.zstd.compress(payload))
+    with pytest.raises(Refused, match="ends too early"):
+        list(decode(MAGIC + framed))
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("finops.sources.samples.MAX_PAYLOAD_BYTES", 1 << 20)
     with pytest.raises(Refused, match="too large"):
-        list(decode(MAGIC + lzma.compress(b"\0" * (2 << 20))))
+        list(decode(MAGIC_BY_LZMA + lzma.compress(b"\0" * (2 << 20))))
+    frame = bytes(cramjam.zstd.compress(b"\0" * (2 << 20)))
+    with pytest.raises(Refused, match="too large"):
+        list(decode(MAGIC + struct.pack("<I", 2 << 20) + frame))
+    with pytest.raises(Refused, match="cannot be read"):
+        list(decode(MAGIC + struct.pack("<I", 1 << 19) + frame))
     with pytest.raises(Refused, match="too large"):
         unpack(zlib.compress(b"\0" * (2 << 20)))
+
+
+def test_a_length_that_is_not_the_payloads_is_refused() -> None:
+    frame = bytes(cramjam.zstd.compress(b"\0" * 100))
+    for length, why in ((99, "cannot be read"), (101, "ends too early")):
+        with pytest.raises(Refused, match=why):
+            list(decode(MAGIC + struct.pack("<I", length) + frame))
+
+
+def test_a_column_of_zeros_too_long_for_any_document_is_refused() -> None:
+    with pytest.raises(Refused, match="ends too early"):
+        unpack(PLAIN + struct.pack("<IqqB", 2**32 - 1, 0, 0, 0))
 
 
 def test_two_columns_of_different_length_are_a_fault_of_the_caller() -> None:

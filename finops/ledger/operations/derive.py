@@ -21,12 +21,15 @@ from finops.ledger.which import ledger_name
 from .bulk import copy_rows
 from .cache import derive_cache
 from .deriving import COUNTER_ROLES, Deriving, current_rows, is_same
+from .devices import ROLES as DEVICE_ROLES
 from .devices import derive_devices
 from .loading import Loaded
 from .locks import lock, lock_shared
+from .nodes import ROLES as NODE_ROLES
 from .nodes import derive_nodes
+from .plain import MARK_ROLES, Plain
 
-MARK_ROLES = ("created", "process_start")
+GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, *NODE_ROLES)
 TARGET_HOURS_AT_ONCE = 64
 _NO_POSTING = instant_of(0)
 
@@ -38,9 +41,8 @@ class Affected:
     targets: dict[int, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
 
-    def add(self, series: Series, job: str, time_ms: int) -> None:
-        """A series got readings from this instant on."""
-        target = series.target_id
+    def add(self, target: int, job: str, time_ms: int) -> None:
+        """A target got readings from this instant on."""
         self.targets[target] = min(time_ms, self.targets.get(target, time_ms))
         self.jobs[job] = min(time_ms, self.jobs.get(job, time_ms))
 
@@ -86,9 +88,9 @@ GROUP BY target.job
 """
 
 
-def derive_affected(source: Source, affected: Affected, *, at: datetime) -> None:
+def derive_affected(source: Source, affected: Affected, *, at: datetime, plain: Plain) -> None:
     """Derives every affected target, and those whose births an earlier reading of their job may
-    now prove (method §2.4).
+    now prove (method §2.4). Plain targets are counted from the document's readings at hand.
 
     Who moves a job's earliest reading waits for all others that derive, and they for it: each
     must see the other's rows or the other's readings.
@@ -98,17 +100,23 @@ def derive_affected(source: Source, affected: Affected, *, at: datetime) -> None
     alone = affected.moved(earliest_of_jobs(source))
     (lock if alone else lock_shared)("births", str(source.pk))
     earliest = earliest_of_jobs(source)
+    doubtful: set[int] = set()
     if moved := affected.moved(earliest):
         openings = TokenHour.objects.filter(
             series__target__source=source, series__target__job__in=moved, opening_tokens__gt=0
         )
         for target, hour in openings.values_list("series__target").annotate(Min("hour")):
             first = milliseconds(hour)
+            doubtful.add(target)
             affected.targets[target] = min(first, affected.targets.get(target, first))
     locked = Target.objects.select_for_update().order_by("pk").filter(pk__in=affected.targets)
-    latest_ms = max(_of_jobs(source, _LATEST).values())
-    for from_ms, targets in _together(list(locked), affected.targets, latest_ms):
-        _derive_together(targets, from_ms, earliest, at)
+    targets = list(locked)
+    done = plain.post(doubtful, earliest)
+    careful = [target for target in targets if target.pk not in done]
+    latest_ms = max(_of_jobs(source, _LATEST).values()) if careful else 0
+    for from_ms, some in _together(careful, affected.targets, latest_ms):
+        _derive_together(some, from_ms, earliest, at)
+    _derive_gauges(targets, affected.targets, at)
 
 
 def _together(
@@ -142,11 +150,19 @@ def _derive_together(
         for target in targets
     ]
     copy_rows([row for each in deriving for row in each.changed(from_ms)])
-    from_day = from_ms // DAY_MS * DAY_MS
-    for each in deriving:
-        derive_cache(each.target, each.series, from_day, at=at)
-        derive_devices(each.target, each.series, from_day, at=at)
-        derive_nodes(each.series, from_day, at=at)
+
+
+def _derive_gauges(targets: Sequence[Target], since: Mapping[int, int], at: datetime) -> None:
+    """The hours of KV caches, devices and nodes, of targets that have such gauges."""
+    gauges = Series.objects.filter(target__in=targets, role__in=GAUGE_ROLES)
+    with_gauges = set(gauges.values_list("target_id", flat=True).distinct())
+    for target in targets:
+        if target.pk in with_gauges:
+            series = list(Series.objects.filter(target=target).order_by("pk"))
+            from_day = since[target.pk] // DAY_MS * DAY_MS
+            derive_cache(target, series, from_day, at=at)
+            derive_devices(target, series, from_day, at=at)
+            derive_nodes(series, from_day, at=at)
 
 
 def differences(series_ids: Iterable[int]) -> list[str]:

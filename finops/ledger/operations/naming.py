@@ -1,0 +1,212 @@
+"""The names of a document's series: targets and series of the ledger, made where they are new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from finops.ledger.models import Series, Source, Target
+from finops.ledger.models.evidence import REPLICA_LABELS
+from finops.sources.engines import marked_metric, role_of
+from finops.sources.records import SeriesReadings
+
+from .charges import storable
+from .locks import lock
+
+TOKEN_ROLES = frozenset(
+    {
+        "prompt",
+        "generation",
+        "cached_prompt",
+        "prefix_hits",
+        "delivered_prompt",
+        "delivered_generation",
+        "preemptions",
+        "external_prompt",
+        "answers",
+        "answered",
+    }
+)
+OTHER_ROLES = frozenset(
+    {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
+    | {"re_export", "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running"}
+    | {"node_info", "node_labels"}
+)
+DEVICE_ROLES = frozenset(
+    {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
+)
+OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes"}
+INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
+MOST_INDEXED_BYTES = 2000
+"""A B-tree of Postgres holds no more than 2.7 kB in one entry."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Known(NamedTuple):
+    """A series of the ledger, as far as posting needs it."""
+
+    pk: int
+    target: int
+    metric: str
+    digest: str
+    role: str
+
+
+class Named(NamedTuple):
+    """A series of a document: the series and job it belongs to, and the replica that read it."""
+
+    series: Known
+    job: str
+    replica: str
+
+
+class _Identity(NamedTuple):
+    job: str
+    instance: str
+    replica: str
+    digest: str
+    labels: dict[str, str]
+
+
+class Fault(NamedTuple):
+    """Why a series cannot be kept: a label, its value, and what is wrong with it."""
+
+    label: str
+    value: str
+    reason: str
+
+
+class _Wanted(NamedTuple):
+    metric: str
+    role: str
+    identity: _Identity
+
+
+def labels_digest(labels: Mapping[str, str]) -> str:
+    """SHA-256 of a label set, the same whatever order the labels came in."""
+    return hashlib.sha256(json.dumps(sorted(labels.items())).encode()).hexdigest()
+
+
+def ledger_role(metric: str, labels: Mapping[str, str]) -> str | None:
+    """The role under which the ledger keeps a series; None for what it does not use."""
+    role = role_of(metric, labels)
+    if role is not None and role.name in TOKEN_ROLES | OTHER_ROLES:
+        return role.name
+    marked = [role_of(name, labels) for name in marked_metric(metric)]
+    return "created" if any(r is not None and r.name in TOKEN_ROLES for r in marked) else None
+
+
+@lru_cache(maxsize=1 << 15)
+def _identity(labels: Labels, more_replica_labels: tuple[str, ...]) -> _Identity | Fault:
+    """Who a label set names, the replica apart; many counters of a target share theirs."""
+    known = dict(labels)
+    if fault := _fault_of(known, more_replica_labels):
+        return fault
+    known.pop("__name__", None)
+    names = (*REPLICA_LABELS, *more_replica_labels)
+    replica = ",".join(known.pop(name) for name in names if name in known)
+    job, instance = known.get("job", ""), known.get("instance", "")
+    return _Identity(job, instance, replica, labels_digest(known), known)
+
+
+def _fault_of(labels: Mapping[str, str], more_replica_labels: tuple[str, ...]) -> Fault | None:
+    for name, value in labels.items():
+        if storable(name + value) != name + value:
+            return Fault(
+                storable(name), storable(value), "a label holds a character that is no text"
+            )
+    names = (*INDEXED_LABELS, *more_replica_labels)
+    if sum(len(labels.get(name, "").encode()) for name in names) > MOST_INDEXED_BYTES:
+        name = max(names, key=lambda one: len(labels.get(one, "")))
+        reason = f"job, instance and replica together exceed {MOST_INDEXED_BYTES} bytes"
+        return Fault(name, labels[name], reason)
+    return None
+
+
+class Names:
+    """The targets and series of one source, looked up or made for a batch at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.replica_labels = tuple(source.replica_labels)
+        self.by_target: dict[int, dict[tuple[str, str], Known]] = {}
+        self._targets = self._all_targets()
+        self._locked = False
+
+    def of(self, batch: Iterable[SeriesReadings]) -> list[Named | Fault | None]:
+        """For each series of a batch: its name, or why it cannot be kept, or None where the ledger
+        does not use it. New targets and series are made."""
+        found = [self._wanted(one) for one in batch]
+        self._make([one for one in found if isinstance(one, _Wanted)])
+        return [self._named(one) if isinstance(one, _Wanted) else one for one in found]
+
+    def _wanted(self, one: SeriesReadings) -> _Wanted | Fault | None:
+        identity = _identity(one.labels, self.replica_labels)
+        labels = dict(one.labels) if isinstance(identity, Fault) else identity.labels
+        role = ledger_role(one.metric, labels)
+        if role is None:
+            return None
+        return identity if isinstance(identity, Fault) else _Wanted(one.metric, role, identity)
+
+    def _named(self, one: _Wanted) -> Named:
+        target = self._targets[one.identity.job, one.identity.instance]
+        series = self.by_target[target][one.metric, one.identity.digest]
+        return Named(series, one.identity.job, one.identity.replica)
+
+    def _all_targets(self) -> dict[tuple[str, str], int]:
+        rows = self.source.targets.values_list("job", "instance", "pk")
+        return {(job, instance): pk for job, instance, pk in rows}
+
+    def _make(self, wanted: Sequence[_Wanted]) -> None:
+        self._make_targets({(one.identity.job, one.identity.instance) for one in wanted})
+        target_of = [self._targets[one.identity.job, one.identity.instance] for one in wanted]
+        self._look_up(set(target_of))
+        new: dict[tuple[int, str, str], Series] = {}
+        for target, (metric, role, identity) in zip(target_of, wanted, strict=True):
+            if (metric, identity.digest) not in self.by_target[target]:
+                new[target, metric, identity.digest] = Series(
+                    target_id=target,
+                    metric=metric,
+                    labels_digest=identity.digest,
+                    role=role,
+                    engine=identity.labels.get("engine", ""),
+                    labels=identity.labels,
+                )
+        if new:
+            self._lock_new_names()
+            Series.objects.bulk_create(new.values(), ignore_conflicts=True, batch_size=5000)
+            for target in {one.target_id for one in new.values()}:
+                del self.by_target[target]
+            self._look_up({one.target_id for one in new.values()})
+
+    def _make_targets(self, names: Iterable[tuple[str, str]]) -> None:
+        new = [
+            Target(source=self.source, job=job, instance=instance)
+            for job, instance in sorted(names)
+            if (job, instance) not in self._targets
+        ]
+        if new:
+            self._lock_new_names()
+            Target.objects.bulk_create(new, ignore_conflicts=True)
+            self._targets = self._all_targets()
+
+    def _look_up(self, targets: Iterable[int]) -> None:
+        unknown = [target for target in targets if target not in self.by_target]
+        for target in unknown:
+            self.by_target[target] = {}
+        rows = Series.objects.filter(target__in=unknown).order_by("pk") if unknown else None
+        if rows is not None:
+            for row in rows.values_list("pk", "target_id", "metric", "labels_digest", "role"):
+                known = Known(*row)
+                self.by_target[known.target][known.metric, known.digest] = known
+
+    def _lock_new_names(self) -> None:
+        """New targets and series come one document at a time: two that named the same ones in
+        different order would wait for each other for ever."""
+        if not self._locked:
+            lock("new series", str(self.source.pk))
+            self._locked = True
