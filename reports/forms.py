@@ -196,6 +196,28 @@ class WorkloadForm(PlainForm):
     namespace = forms.CharField(label="Namespace", required=False, max_length=300)
 
 
+class ObjectiveForm(PlainForm):
+    """A service level objective of a workload."""
+
+    first_token_seconds = forms.CharField(
+        label="Seconds to the first token", required=False, max_length=20, help_text="0.1 to 10"
+    )
+    inter_token_seconds = forms.CharField(
+        label="Seconds between tokens", required=False, max_length=20, help_text="0.01 to 1"
+    )
+    target = forms.CharField(
+        label="Share in time", max_length=20, initial="0.99", help_text="Like 0.99 for 99 %."
+    )
+    valid_from = forms.DateField(
+        label="From",
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        validators=[sensible],
+        help_text="Without a day: for all hours, past ones too.",
+    )
+    note = forms.CharField(label="Why, or by which document", required=False, max_length=300)
+
+
 class RuleForm(PlainForm):
     """A rule: what it matches and where that goes."""
 

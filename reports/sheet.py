@@ -14,7 +14,7 @@ from urllib.parse import quote
 from django.utils.safestring import SafeString
 
 from finops.core.money import round_half_even
-from reports import charts, figures
+from reports import charts, figures, level_words
 from reports.footnotes import footnotes
 from reports.memory_words import memory_blocks, shared_device_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
@@ -79,7 +79,8 @@ def context(
     """
     s = dict(statement)
     values = s["figures"]
-    s["workloads"] = [_workload(w) for w in s["workloads"]]
+    levels = level_words.levels(s)
+    s["workloads"] = [_workload(w) | {"level": levels.get(w["slug"])} for w in s["workloads"]]
     s["baselines"] = [_baseline(b) for b in s["baselines"]]
     s["rules"] = [dict(r) | {"shown": _matchers(r["matchers"])} for r in s.get("rules", [])]
     defined = charts.of_statement(s)
@@ -105,6 +106,9 @@ def context(
         ],
         "workload_notes": notes.texts,
         "marks": notes.marks,
+        "level_words": level_words.beside_the_cost(s),
+        "level_message": level_words.message(s),
+        "level_rows": list(levels.values()),
         **_tieout(s),
         **_exchange(s),
         **_bridge(s),

@@ -63,6 +63,7 @@ urlpatterns = [
     path("workloads/", workloads.listing, name="workloads"),
     path("workloads/add/", workloads.add, name="workload-add"),
     path("workloads/<str:slug>/", workloads.workload, name="workload"),
+    path("workloads/<str:slug>/objective/", workloads.objective, name="workload-objective"),
     path("workloads/<str:slug>/hours/", workloads.hours, name="workload-hours"),
     path("annotations/", annotations.listing, name="annotations"),
     path("annotations/<int:pk>/", annotations.edit, name="annotation-edit"),

@@ -19,6 +19,7 @@ from .memory_hours import MemoryHours
 from .money import EXACT
 from .nodes import NodeFacts
 from .period import Period
+from .slo import InTime, Objective
 from .tokens import Tokens
 from .unit_cost import Counted, Weights
 
@@ -105,6 +106,29 @@ class EngineMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """One measure of a service level; None with the reason, or without one where nobody set it."""
+
+    in_time: InTime | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """What came in time in a period, against the objective in force at its end (method §5).
+
+    `changed` says that the objective changed inside the period: each hour is counted against the
+    one in force. `reasons` says why the objective or a measure it names is not known.
+    """
+
+    objective: Objective | None
+    period: Period
+    changed: bool
+    measured: Mapping[str, InTime]
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadFacts:
     """One workload in the period. `common` is the span that has both cost and readings.
 
@@ -143,6 +167,7 @@ class WorkloadFacts:
     preemptions: int | None = None
     old_engine: bool = False
     baseline: Terms | None = None
+    service: ServiceLevel | None = None
     other_currencies: Mapping[str, Decimal] = field(default_factory=dict)
 
     @property

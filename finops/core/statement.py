@@ -26,8 +26,10 @@ from .figures import (
     NO_WEEK_BEFORE,
     OTHER_CURRENCY,
     Reasons,
+    counting,
     organisation_figures,
     period_cost,
+    summed_cost,
     week_over_week,
     workload_figures,
 )
@@ -35,6 +37,7 @@ from .memory import sentence
 from .money import divide, plain
 from .period import rfc3339
 from .plainly import Value, span, text_of, when
+from .service_levels import level_row, organisation_level
 from .unit_cost import Weights
 
 SCHEMA = "headroom-statement-1"
@@ -62,6 +65,7 @@ def statement(
     value["previous"] = previous and {"week": previous["period"]["week"], "figures": before}
     value["workloads"] = [_workload(w, facts, compared.get(w.slug)) for w in facts.workloads]
     value["baselines"] = [w["baseline"] for w in value["workloads"] if w["baseline"]]
+    value |= _service_levels(facts)
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
     value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
     value["tieout"] = {
@@ -144,6 +148,17 @@ def _answer(
         "reasons": reasons,
         "saving_scope": saving_scope(facts, compared),
         "weights": _weights(facts.weights),
+    }
+
+
+def _service_levels(facts: Facts) -> Value:
+    """What came in time, by workload and of the workloads of the organisation's unit cost."""
+    rows = [row for w in facts.workloads if (row := level_row(w))]
+    parts = counting(facts)
+    cost = summed_cost(parts) if parts else None
+    return {
+        "service_levels": rows,
+        "service_level": organisation_level(parts, rows, cost),
     }
 
 

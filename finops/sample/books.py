@@ -10,11 +10,13 @@ from datetime import datetime
 
 from finops.ledger.operations import rules, workloads
 from finops.ledger.operations.invoices import set_invoice_amount
+from finops.ledger.operations.objectives import set_objective
 from finops.sample import fleet
 from finops.sample.calendar import Calendar
 from finops.sample.fleet import ENGINEER, PREPARER
 from finops.sample.generator import Made
 from finops.sample.invoices import CLOUD, HOST
+from finops.sample.latency import FIRST_WEEK
 from reports.operations.notes import annotate
 
 PLATFORM_SHARES = {"chat-70b": 40, "code-32b": 30, "assist-8b": 20, "extract-7b": 10}
@@ -73,6 +75,30 @@ def enter_workloads(made: Made, at: datetime) -> None:
         by=ENGINEER,
         at=at,
     )
+
+
+# Slug, seconds to the first token, seconds between tokens, share in time.
+OBJECTIVES = (
+    ("chat-70b", "1", "0.05", "0.98"),
+    ("code-32b", "0.9", "0.05", "0.95"),
+    ("assist-8b", "1", "0.05", "0.95"),
+    ("extract-7b", "1", None, "0.95"),
+)
+
+
+def enter_objectives(calendar: Calendar, at: datetime) -> None:
+    """What each service has to keep since the fleet's latency buckets are kept."""
+    for slug, first, between, share in OBJECTIVES:
+        set_objective(
+            slug,
+            first_token_seconds=first,
+            inter_token_seconds=between,
+            target=share,
+            valid_from=calendar.instant(FIRST_WEEK),
+            note="agreed with the product owners",
+            by=ENGINEER,
+            at=at,
+        )
 
 
 def enter_rules(made: Made, at: datetime) -> None:

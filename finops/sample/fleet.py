@@ -76,6 +76,8 @@ class Traffic:
     growth_a_week: int = 12
     before_week: int = 0
     share_before: int = 1000
+    late_first: int = 10
+    late_between: int = 5
 
 
 @dataclass(frozen=True)
@@ -214,15 +216,15 @@ def services(calendar: Calendar) -> tuple[Service, ...]:
     return (
         Service(
             "chat-70b", "meta-llama/Llama-3.3-70B-Instruct", "Customer assistant", "eu-prod-1", "chat", 81_920,
-            Traffic(800, 4_200, 260, 420, 14, 20, 260, 620), _chat(calendar),
+            Traffic(800, 4_200, 260, 420, 14, 20, 260, 620, late_first=24, late_between=9), _chat(calendar),
         ),
         Service(
             "code-32b", "Qwen/Qwen2.5-Coder-32B-Instruct", "Developer tools", "eu-prod-1", "code", 65_536,
-            Traffic(900, 2_600, 180, 560, 22, 9, 120, 180), _code(calendar),
+            Traffic(900, 2_600, 180, 560, 22, 9, 120, 180, late_first=52, late_between=12), _code(calendar),
         ),
         Service(
             "assist-8b", "meta-llama/Llama-3.1-8B-Instruct", "Back office", "us-prod-1", "assist", 131_072,
-            Traffic(130, 2_700, 330, 240, 9, 60, 180, 350, before_week=LEGACY_WEEKS, share_before=520),
+            Traffic(130, 2_700, 330, 240, 9, 60, 180, 350, before_week=LEGACY_WEEKS, share_before=520, late_first=96, late_between=31),
             _assist(calendar),
         ),
         Service(

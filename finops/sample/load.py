@@ -12,6 +12,7 @@ from random import Random
 from finops.core.period import milliseconds
 from finops.sample.calendar import FAST_STEP_MS, HOUR_MS, SLOW_STEP_MS, WEEKS, Calendar
 from finops.sample.fleet import Life, Service, Target, Traffic
+from finops.sample.latency import BUCKETS, Latency
 from finops.sample.truth import KINDS, Loss, Restart, Truth
 
 # Load of a working day by the hour, per thousand of the peak.
@@ -31,6 +32,7 @@ class Readings:
     used_blocks: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
+    buckets: tuple[list[int], ...] = field(default_factory=lambda: tuple([] for _ in BUCKETS))
 
 
 @dataclass
@@ -107,6 +109,7 @@ class _Engine:
         self.now = time_ms
         self.values = [0] * len(KINDS)
         self.pending = [0, 0]
+        self.latency = Latency(self.traffic.late_first, self.traffic.late_between)
 
     def level(self, time_ms: int) -> int:
         """The load at an instant, in millionths of the peak."""
@@ -136,6 +139,7 @@ class _Engine:
         values[0] += prompt
         values[1] += generation
         values[2] += prompt * traffic.cached_share * (745 + bits(9)) // 1_000_000
+        self.latency.count(requests, generation, level)
         aborted = traffic.aborted_share * (488 + bits(10))
         self._finish(prompt, generation, aborted, step_ms, finish_all)
 
@@ -254,6 +258,8 @@ def _read(engine: _Engine, readings: Readings, time_ms: int, life: int, process:
     readings.times_ms.append(time_ms)
     readings.life.append(life)
     for column, value in zip(readings.counters, engine.values, strict=True):
+        column.append(value)
+    for column, value in zip(readings.buckets, engine.latency.values(), strict=True):
         column.append(value)
     readings.used_blocks.append(used)
     readings.running.append(running)

@@ -17,6 +17,7 @@ from pathlib import Path
 from finops.core.period import milliseconds
 from finops.sample.calendar import Calendar
 from finops.sample.fleet import Life, Pool
+from finops.sample.latency import BUCKETS, kept_from_ms
 from finops.sample.load import Readings, Scrapes
 from finops.sample.truth import KINDS
 
@@ -63,21 +64,29 @@ def write_weeks(
     folder: Path, cluster: str, scrapes: list[Scrapes], calendar: Calendar
 ) -> Iterator[Path]:
     """Writes a file for each week, the newest with the hour after it; yields each when written."""
+    buckets_from_ms = kept_from_ms(calendar)
     for number, name in enumerate(calendar.names):
         since = milliseconds(calendar.weeks[number].start)
         last = number == len(calendar.names) - 1
         until = milliseconds(calendar.horizon if last else calendar.weeks[number].end)
         path = folder / f"prometheus-{cluster}-{name}.json.gz"
         with path.open("wb") as raw, gzip.GzipFile("", "wb", 4, raw, 0) as file:
-            _write(file, scrapes, since, until)
+            _write(file, scrapes, since, until, has_buckets=since >= buckets_from_ms)
         yield path
 
 
-def _write(file: gzip.GzipFile, scrapes: list[Scrapes], since_ms: int, until_ms: int) -> None:
+def _write(
+    file: gzip.GzipFile,
+    scrapes: list[Scrapes],
+    since_ms: int,
+    until_ms: int,
+    *,
+    has_buckets: bool,
+) -> None:
     """One answer a line, one for each metric."""
     rows: dict[str, list[Row]] = {}
     for each in scrapes:
-        for metric, row in _rows(each, since_ms, until_ms):
+        for metric, row in _rows(each, since_ms, until_ms, has_buckets):
             rows.setdefault(metric, []).append(row)
     for metric in sorted(rows):
         result = ",".join(_series(metric, row) for row in rows[metric])
@@ -92,7 +101,9 @@ def _series(metric: str, row: Row) -> str:
     return f'{{"metric":{name},"values":[{pairs}]}}'
 
 
-def _rows(scrapes: Scrapes, since_ms: int, until_ms: int) -> Iterator[tuple[str, Row]]:
+def _rows(
+    scrapes: Scrapes, since_ms: int, until_ms: int, has_buckets: bool
+) -> Iterator[tuple[str, Row]]:
     """All series of one target in a window."""
     target = _target_labels(scrapes)
     first, last = _window(scrapes.times_ms, since_ms, until_ms)
@@ -112,6 +123,9 @@ def _rows(scrapes: Scrapes, since_ms: int, until_ms: int) -> Iterator[tuple[str,
         labels = {**target, "engine": str(number), "model_name": scrapes.service.model}
         for metric, values in _engine(readings, lives, number, first, last):
             yield metric, (labels, instants, values)
+        for (metric, bound), column in zip(BUCKETS, readings.buckets, strict=True):
+            if has_buckets:
+                yield metric, ({**labels, "le": bound}, instants, map(str, column[first:last]))
         yield from _configurations(target, number, lives, instants)
 
 

@@ -8,6 +8,7 @@ present counts, so that equal figures under two names are never added.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -24,7 +25,7 @@ class Role:
     """What a metric tells. `scale` turns its values into the role's unit (bytes, seconds, 1).
 
     `label` and `values` bound the role to series whose label has one of the values (ANY: has one
-    at all). `layer` says who counts: an engine, a gateway in front of it, a router that repeats
+    at all), `pattern` to those whose label it matches whole. `layer` says who counts: an engine, a gateway in front of it, a router that repeats
     the engine's names, a node's exporter, or the scrape target itself.
     """
 
@@ -37,6 +38,7 @@ class Role:
     layer: Layer = "engine"
     label: str | None = None
     values: tuple[str, ...] = ()
+    pattern: str | None = None
     origin: str = ""
 
     def holds(self, labels: Mapping[str, str]) -> bool:
@@ -44,6 +46,8 @@ class Role:
         if self.label is None:
             return True
         value = labels.get(self.label, "")
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, value) is not None
         return value != "" and (ANY in self.values or value in self.values)
 
 
@@ -69,6 +73,22 @@ _SPARSE: Final = (
     "a gateway counts what the engine's answers say: streams without usage are left out"
 )
 _MIB, _GIB = 1 << 20, 1 << 30
+
+# Of a histogram's buckets those between which a sensible threshold lies, and the last one: a tenth of
+# a second to ten for the first token, a hundredth to one between tokens (method §5).
+_FIRST_BOUNDS: Final = r"0?\.[1-9][0-9]*|[1-9](\.[0-9]+)?|10(\.0+)?|\+Inf"
+_BETWEEN_BOUNDS: Final = r"0?\.0[1-9][0-9]*|0?\.[1-9][0-9]*|1(\.0+)?|\+Inf"
+
+
+def _first_token(engine: str) -> Role:
+    return Role("first_token_bucket", "counter", engine, label="le", pattern=_FIRST_BOUNDS)
+
+
+def _inter_token(engine: str, alias_rank: int = 0) -> Role:
+    return Role(
+        "inter_token_bucket", "counter", engine, alias_rank, label="le", pattern=_BETWEEN_BOUNDS
+    )
+
 
 _WHEELS: Final = "released vLLM wheels 0.10.2 to 0.33, git tags before"
 _SGLANG_SOURCE: Final = "metrics collector of SGLang 0.5.23"
@@ -97,9 +117,9 @@ VLLM: Final[dict[str, Role]] = _all(_WHEELS, {
     "vllm:num_preemptions_total": Role("preemptions", "counter", "vllm"),
     "vllm:request_prefill_time_seconds_sum": Role("prefill_seconds", "counter", "vllm"),
     "vllm:request_decode_time_seconds_sum": Role("decode_seconds", "counter", "vllm"),
-    "vllm:time_to_first_token_seconds_bucket": Role("first_token_bucket", "counter", "vllm"),
-    "vllm:inter_token_latency_seconds_bucket": Role("inter_token_bucket", "counter", "vllm"),
-    "vllm:time_per_output_token_seconds_bucket": Role("inter_token_bucket", "counter", "vllm", 1),
+    "vllm:time_to_first_token_seconds_bucket": _first_token("vllm"),
+    "vllm:inter_token_latency_seconds_bucket": _inter_token("vllm"),
+    "vllm:time_per_output_token_seconds_bucket": _inter_token("vllm", 1),
     "vllm:kv_cache_usage_perc": Role("kv_usage", "gauge", "vllm"),
     "vllm:gpu_cache_usage_perc": Role("kv_usage", "gauge", "vllm", 1),
     "vllm:num_requests_running": Role("running", "gauge", "vllm"),
@@ -118,8 +138,8 @@ SGLANG: Final[dict[str, Role]] = _all(_SGLANG_SOURCE, {
     "sglang:prompt_tokens_histogram_sum": Role("delivered_prompt", "counter", "sglang"),
     "sglang:generation_tokens_histogram_sum": Role("delivered_generation", "counter", "sglang"),
     "sglang:num_retracted_requests_total": Role("preemptions", "counter", "sglang", 0, _RANKS),
-    "sglang:time_to_first_token_seconds_bucket": Role("first_token_bucket", "counter", "sglang"),
-    "sglang:inter_token_latency_seconds_bucket": Role("inter_token_bucket", "counter", "sglang"),
+    "sglang:time_to_first_token_seconds_bucket": _first_token("sglang"),
+    "sglang:inter_token_latency_seconds_bucket": _inter_token("sglang"),
     "sglang:full_token_usage": Role("kv_usage", "gauge", "sglang", 0, _RANKS),
     "sglang:token_usage": Role("kv_usage", "gauge", "sglang", 1, _RANKS),
     "sglang:num_running_reqs": Role("running", "gauge", "sglang", 0, _RANKS),

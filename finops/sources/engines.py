@@ -109,8 +109,11 @@ def bound_of(metric: str) -> tuple[str, str] | None:
     """The label and the pattern of its values that a collector asks this metric by; None for all.
 
     Of names that say too little alone (`kube_pod_container_resource_requests` holds every request
-    of a cluster) only the series with a role are asked for.
+    of a cluster), and of histograms' buckets, only the series with a role are asked for.
     """
+    own = ROLES.get(metric)
+    if own is not None and own.label is not None and own.pattern is not None:
+        return own.label, own.pattern
     counter = next(iter(marked_metric(metric)), metric)
     role = ROLES.get(counter)
     if counter not in _BOUND_ONLY or role is None or role.label is None:

@@ -30,6 +30,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_EVEN, Context, Decimal, setcontext
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -1036,6 +1037,140 @@ def _pool(row):
     if row["pool_tokens"] is None and None not in (row["blocks"], row["block_size"]):
         return row["blocks"] * row["block_size"]
     return row["pool_tokens"]
+
+
+# ---------------------------------------------------------------------------- service levels (§5)
+
+MEASURES = ("first_token", "inter_token")
+
+
+class ServiceLevels:
+    """What came in time, from the engines' buckets and the objective in force in each hour."""
+
+    def __init__(self, week):
+        self.objectives, self.hours = defaultdict(list), defaultdict(dict)
+        for row in week.pack.table("objectives", valid_from=instant):
+            self.objectives[row["workload"]].append(row)
+        series, best = {}, {}
+        for row in week.pack.table("latency_buckets", labels=json.loads, bound_seconds=Decimal):
+            key = row["measure"], row["target"], row["engine"]
+            series[row["series"]] = row | {"key": key}
+            best[key] = min(int(row["preference"]), best.get(key, 99))
+        for row in week.pack.table("latency_hours", hour=instant):
+            one = series[row["series"]]
+            place = week.tokens.place(one, row["hour"])
+            if int(one["preference"]) > best[one["key"]] or place[0] != "workload":
+                continue  # the engine tells it under a preferred name as well
+            engine = row["hour"], *one["key"][1:]
+            bounds = self.hours[place[1], one["measure"]].setdefault(engine, {})
+            count, readings = bounds.get(one["bound_seconds"], (0, 0))
+            bounds[one["bound_seconds"]] = count + int(row["count"]), readings + int(row["readings"])
+
+    def in_force(self, slug, at):
+        held = [o for o in self.objectives.get(slug, ()) if o["valid_from"] <= at]
+        return held[-1] if held else None
+
+    def wanted(self, slug, measure, span):
+        """Whether an objective in force in the span has a threshold of the measure."""
+        held = [o for o in self.objectives.get(slug, ()) if span[0] < o["valid_from"] < span[1]]
+        return any(o and o[measure + "_seconds"] for o in (*held, self.in_force(slug, span[0])))
+
+    def counts(self, slug, measure, span):
+        """How many were counted, and how many at least and at most came in time."""
+        total = (0, 0, 0)
+        for (at, *_), bounds in self.hours.get((slug, measure), {}).items():
+            holds = self.in_force(slug, at) if span[0] <= at < span[1] else None
+            if holds and holds[measure + "_seconds"]:
+                found = within(bounds, Decimal(holds[measure + "_seconds"]))
+                if found is None:
+                    return None
+                total = tuple(a + b for a, b in zip(total, found))
+        return total if total[0] else None
+
+    def row(self, w, span):
+        """One workload's row of the statement."""
+        slug, last = w["slug"], self.in_force(w["slug"], span[1] - 1)
+        found = {"workload": slug, "objective": None, "start": written(span[0]),
+                 "end": written(span[1]), **dict.fromkeys((*MEASURES, "verdict", "goodput"))}
+        if last is None:
+            return found
+        found["objective"] = {
+            "target": Decimal(last["target"]), "valid_from": written(last["valid_from"]),
+            "by": last["by"], "note": last["note"],
+            **{f"{m}_seconds": Decimal(last[f"{m}_seconds"]) if last[f"{m}_seconds"] else None
+               for m in MEASURES}}
+        wanted = [m for m in MEASURES if self.wanted(slug, m, span)]
+        shares = []
+        for measure in wanted:
+            counts = self.counts(slug, measure, span)
+            if counts:
+                low, high = (Fraction(count, counts[0]) for count in counts[1:])
+                target = Fraction(last["target"])
+                verdict = "met" if low >= target else "missed" if high < target else "undecided"
+                found[measure] = shares_of(counts) | {"verdict": verdict}
+                shares.append((low, high))
+        if len(shares) < len(wanted) or not shares:
+            return found
+        verdicts = [found[m]["verdict"] for m in wanted]
+        found["verdict"] = next(v for v in ("missed", "undecided", "met") if v in verdicts)
+        low = max(Fraction(0), 1 - sum(1 - share[0] for share in shares))
+        high = min(share[1] for share in shares)
+        tokens, cost = w["counted"], w["cost"]
+        total = tokens["prompt"] + tokens["generation"] if tokens else 0
+        if cost is not None and cost > 0 and total:
+            least, most = (total if tokens[n] is None else tokens[n] for n in ("lower", "upper"))
+            found["goodput"] = {"share_lower": quotient(low, 1), "share_upper": quotient(high, 1)}
+            found["goodput"] |= good(cost, int(least * low), -int(-most * high // 1))
+        return found
+
+
+def within(bounds, threshold):
+    """One engine's hour: all, certainly in time, possibly in time."""
+    count, readings = bounds.get(Decimal("Infinity"), (0, None))
+    if readings is None:
+        return None
+    told = sorted((bound, n) for bound, (n, read) in bounds.items() if read >= readings)
+    if any(one[1] > after[1] for one, after in pairwise(told)):
+        return count, 0, count
+    lower = max((n for bound, n in told if bound <= threshold), default=0)
+    return count, lower, min(n for bound, n in told if bound >= threshold)
+
+
+def shares_of(counts):
+    names = ("counted", "in_time_lower", "in_time_upper")
+    found = dict(zip(names, counts)) | dict.fromkeys(("share_lower", "share_upper"))
+    if counts[0]:
+        found |= {f"share_{side}": quotient(n, counts[0])
+                  for side, n in zip(("lower", "upper"), counts[1:])}
+    return found
+
+
+def good(cost, lower, upper):
+    return {"tokens_lower": lower, "tokens_upper": upper,
+            "cost_per_million_lower": quotient(cost * MILLION, upper) if upper else None,
+            "cost_per_million_upper": quotient(cost * MILLION, lower) if lower else None}
+
+
+@section
+def service_levels(week):
+    """§5: what came in time, by workload and of the workloads of the organisation's figure."""
+    levels = ServiceLevels(week)
+    rows = {slug: levels.row(w, w["common"] or week.span)
+            for slug, w in week.rows.items() if w["purpose"] == "inference"}
+    mine = [rows[w["slug"]] for w in week.counting]
+    whole = {"workloads": len(mine), "goodput": None,
+             "with_objective": sum(row["objective"] is not None for row in mine)}
+    for verdict in ("met", "missed", "undecided"):
+        whole[verdict] = sum(row["verdict"] == verdict for row in mine)
+    for measure in MEASURES:
+        known = [row[measure] for row in mine if row[measure]]
+        names = ("counted", "in_time_lower", "in_time_upper")
+        whole[measure] = known and shares_of([sum(r[n] for r in known) for n in names]) or None
+    cost, found = sum(w["cost"] for w in week.counting), [row["goodput"] for row in mine]
+    if found and None not in found and cost > 0:
+        sums = [sum(g[f"tokens_{side}"] for g in found) for side in ("lower", "upper")]
+        whole["goodput"] = good(cost, *sums)
+    return {"service_levels": list(rows.values()), "service_level": whole}
 
 
 # ---------------------------------------------------------------------------------- tie-outs (§4)

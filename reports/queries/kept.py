@@ -58,7 +58,7 @@ _rows: Kept[dict[str, bytes]] = Kept(64)
 
 
 def workload_weeks(reports: Iterable[Report], slug: str) -> list[dict[str, Any] | None]:
-    """What each report says of a workload (slug, figures, reasons), None where it is not in it.
+    """What each report says of a workload (slug, figures, reasons, service level), None where it is not in it.
 
     One query for all reports that were not read before.
     """
@@ -72,7 +72,10 @@ def workload_weeks(reports: Iterable[Report], slug: str) -> list[dict[str, Any] 
 
 
 def _rows_of(statement: dict[str, Any]) -> dict[str, bytes]:
+    levels = {row["workload"]: row for row in statement.get("service_levels") or []}
     return {
-        row["slug"]: orjson.dumps({key: row[key] for key in WORKLOAD_KEYS})
+        row["slug"]: orjson.dumps(
+            {key: row[key] for key in WORKLOAD_KEYS} | {"level": levels.get(row["slug"])}
+        )
         for row in statement["workloads"]
     }

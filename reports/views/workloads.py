@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
@@ -13,16 +14,18 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import mark_safe
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from finops.core.period import Period
 from finops.ledger.models import Workload
+from finops.ledger.operations.objectives import set_objective
 from finops.ledger.operations.workloads import NotAccepted, add_workload
 from finops.ledger.queries.discovery import proposed_workloads
+from finops.ledger.queries.service_levels import objective_rows
 from finops.ledger.queries.workload_hours import workload_hours
 from finops.ledger.queries.workloads import workload_rows
-from reports import charts, figures
-from reports.forms import WorkloadForm
+from reports import charts, figures, level_words
+from reports.forms import ObjectiveForm, WorkloadForm
 from reports.memory_words import memory_blocks
 from reports.models import Report
 from reports.queries import kept
@@ -35,6 +38,7 @@ from reports.roles import allowed
 from .page import note_sample, page
 
 WEEKS = 12
+FIRST_OF_ALL = "2000-01-02"  # an objective without a day begins before every reading
 
 
 @require_GET
@@ -44,12 +48,15 @@ def listing(request: HttpRequest) -> HttpResponse:
     reports = recent_reports(1)
     newest = [statement_of(report) for report in reports]
     said = {w["slug"]: w for w in newest[0]["workloads"]} if newest else {}
+    levels = level_words.levels(newest[0]) if newest else {}
     rows = workload_rows()
     week = newest[0]["period"]["week"] if newest else None
     currency = newest[0]["currency"] if newest else "USD"
 
     def render() -> str:
-        shown = [row | {"said": said.get(row["slug"])} for row in rows]
+        shown = [
+            row | {"said": said.get(row["slug"]), "level": levels.get(row["slug"])} for row in rows
+        ]
         values = {"rows": shown, "week": week, "currency": currency}
         return render_to_string("reports/parts/workload_table.html", values)
 
@@ -80,10 +87,38 @@ def add(request: HttpRequest) -> HttpResponse:
 @allowed("read")
 def workload(request: HttpRequest, slug: str) -> HttpResponse:
     """One workload: its newest figures, its weeks, its memory and what happened to it."""
+    return _shown(request, slug.replace("\0", ""), ObjectiveForm())
+
+
+@require_POST
+@allowed("allocate")
+def objective(request: HttpRequest, slug: str) -> HttpResponse:
+    """A new service level objective of a workload."""
     slug = slug.replace("\0", "")
+    form = ObjectiveForm(request.POST)
+    if form.is_valid():
+        values = form.cleaned_data
+        day = values.pop("valid_from")
+        since = datetime.combine(day, time(), tzinfo=zone()).astimezone(UTC) if day else None
+        by, at = request.user.get_username(), timezone.now()
+        try:
+            set_objective(slug, **values, valid_from=since, by=by, at=at)
+        except NotAccepted as refused:
+            form.add_error(None, str(refused))
+        else:
+            messages.success(request, "The objective was set; reports closed from now on use it.")
+            note_sample(request)
+            return redirect("workload", slug=slug)
+    return _shown(request, slug, form)
+
+
+def _shown(request: HttpRequest, slug: str, form: ObjectiveForm) -> HttpResponse:
     reports = recent_reports(WEEKS)
     rows = workload_weeks(reports, slug)
-    weeks = [{"week": r.week, "row": row} for r, row in zip(reports, rows, strict=True)]
+    weeks = [
+        {"week": r.week, "row": row, "level": level_words.level(row.get("level")) if row else None}
+        for r, row in zip(reports, rows, strict=True)
+    ]
     row = next((w["row"] for w in reversed(weeks) if w["row"]), None)
     known = Workload.objects.filter(slug=slug).first()
     if row is None and known is None:
@@ -93,6 +128,12 @@ def workload(request: HttpRequest, slug: str) -> HttpResponse:
         "slug": slug,
         "known": known,
         "w": row,
+        "level": level_words.level(row.get("level")) if row else None,
+        "objectives": [
+            one | {"words": level_words.objective(one), "always": one["valid_from"] < FIRST_OF_ALL}
+            for one in objective_rows(slug)
+        ],
+        "objective_form": form,
         "weeks": weeks[::-1],
         "has_charts": True,
         **_drawn(reports, weeks, newest, slug),

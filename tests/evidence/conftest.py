@@ -10,7 +10,7 @@ import pytest
 from reports.evidence.pack import pack
 from reports.evidence.printed import print_report
 from reports.queries.standing import Standing, report_of, standing
-from tests.ledger import small_company
+from tests.ledger import histograms, small_company
 from tests.reports.helpers import NOW
 from tests.reports.test_closing import WEEK, command, whole_week
 
@@ -55,6 +55,9 @@ def seal_week(week: str = WEEK) -> None:
 def sealed(tmp_path: Path) -> Sealed:
     small_company.found(tmp_path)
     whole_week(tmp_path)
+    for model in ("llama", "mistral"):
+        histograms.taken_in(tmp_path, model)
+        histograms.objective(model, "--inter-token", "0.05", "--target", "0.7")
     seal_week()
     report = report_of(WEEK)
     assert report is not None

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from math import isqrt
+from math import ceil, floor, isqrt
 
-from finops.core import baseline, bridge
+from finops.core import baseline, bridge, slo
 from finops.core.exchange import Quote, Rates
 from finops.core.money import add, part, split
 from finops.core.tolerance import subunit, tolerance
@@ -90,6 +90,34 @@ def test_conversion_by_the_day_the_charge_begins() -> None:
     assert str(whole) == e.text("converted")
     since, until = start + timedelta(days=1), start + timedelta(days=2)
     assert str(part(whole, start, end, since, until)) == e.text("second_day")
+
+
+# -- §5 ------------------------------------------------------------------------------------------
+
+
+def test_good_tokens_and_what_a_million_of_them_cost() -> None:
+    e = examples()["goodput"]
+    rows = dict(row.split() for row in e.all("bucket"))
+    counts = {Decimal(bound.replace("+Inf", "Infinity")): int(n) for bound, n in rows.items()}
+    threshold = e.decimal("threshold_seconds")
+    lower = max(n for bound, n in counts.items() if bound <= threshold)
+    upper = min(n for bound, n in counts.items() if bound >= threshold)
+    assert (lower, upper) == (e.whole("in_time_lower"), e.whole("in_time_upper"))
+    whole, between = max(counts.values()), e.fraction("between_share")
+    low = Fraction(lower, whole) + between - 1
+    high = min(Fraction(upper, whole), between)
+    good = floor(e.whole("tokens") * low), ceil(e.whole("tokens") * high)
+    assert good == (e.whole("good_tokens_lower"), e.whole("good_tokens_upper"))
+    for tokens, name in zip(reversed(good), ("lower", "upper"), strict=True):
+        price = round(e.fraction("cost") * 10**6 / tokens, 4)
+        assert price == e.fraction(f"cost_per_million_{name}_rounded")
+
+    found = slo.in_time({b: slo.BucketHour(n, 4) for b, n in counts.items()}, threshold)
+    assert found == slo.InTime(whole, lower, upper)
+    shares = found.shares()
+    assert shares is not None
+    share = slo.joint([shares, (between, between)])
+    assert slo.good_tokens(e.whole("tokens"), e.whole("tokens"), share) == good
 
 
 # -- §5, §6 --------------------------------------------------------------------------------------

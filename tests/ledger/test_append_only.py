@@ -39,6 +39,7 @@ GROWING = [
     "RejectedRow",
     "Reread",
     "Rule",
+    "ServiceObjective",
     "Snapshot",
     "SnapshotDecision",
     "SnapshotDocument",

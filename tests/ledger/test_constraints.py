@@ -101,6 +101,12 @@ def reread(**changes: Any) -> ledger.Reread:
     return ledger.Reread(document=saved(others.document()), delivery=delivery, **values | changes)
 
 
+def slo(**changes: Any) -> ledger.ServiceObjective:
+    values = {"first_token_seconds": Decimal(1), "target": Decimal("0.99"), "valid_from": NOW}
+    of = saved(workload())
+    return ledger.ServiceObjective(workload=of, at=NOW, by="Ada", **values | changes)
+
+
 MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
 
 BROKEN: dict[str, list[Callable[[], Model]]] = {
@@ -152,6 +158,15 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     "period_status_known": [lambda: period_status(status="Maybe")],
     "reread_charges": [lambda: reread(charges=-1)],
     "reread_once_a_delivery": [lambda: copy_of(reread())],
+    "objective_has_a_threshold": [lambda: slo(first_token_seconds=None)],
+    "objective_thresholds_positive": [
+        lambda: slo(first_token_seconds=Decimal(0)),
+        lambda: slo(inter_token_seconds=Decimal(-1)),
+    ],
+    "objective_target_is_a_share": [
+        lambda: slo(target=Decimal(0)),
+        lambda: slo(target=Decimal("1.01")),
+    ],
     "target_once": [lambda: again(series().target)],
     "series_once": [lambda: again(series())],
 }
@@ -184,6 +199,8 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: rate_card(valid_to=NOW + timedelta(seconds=1)),
         lambda: fx_rate(),
         lambda: period_status(status="Closed"),
+        lambda: slo(first_token_seconds=None, inter_token_seconds=Decimal("0.05")),
+        lambda: slo(target=Decimal(1)),
         lambda: reread(),
     ],
 )

@@ -14,6 +14,7 @@ from .charges import (
 from .evidence import Document, Fetch, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
+from .objectives import ServiceObjective
 from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
@@ -40,6 +41,7 @@ __all__ = [
     "Reread",
     "Rule",
     "Series",
+    "ServiceObjective",
     "SharedKey",
     "Snapshot",
     "SnapshotDecision",

@@ -19,6 +19,8 @@ from .loading import Loaded
 from .marks import MarkColumn, marks_at
 
 COUNTER_ROLES = (
+    "first_token_bucket",
+    "inter_token_bucket",
     "prompt",
     "generation",
     "cached_prompt",

@@ -28,6 +28,8 @@ TOKEN_ROLES = frozenset(
         "external_prompt",
         "answers",
         "answered",
+        "first_token_bucket",
+        "inter_token_bucket",
     }
 )
 OTHER_ROLES = frozenset(

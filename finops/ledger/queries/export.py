@@ -36,6 +36,7 @@ from .exchange_rates import quotes_of
 from .export_readings import readings
 from .money import COLUMNS, charge_parts, day_of, in_period, months_of
 from .reading import SHAPES, Reading, read
+from .service_levels import buckets, objectives
 from .snapshots import current_ids
 
 
@@ -64,6 +65,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _gpu_hours(reading)
     yield from _cache_hours(period, as_of)
     yield _preemptions(period, as_of)
+    yield from _service_levels(period, as_of)
     yield _reaches(reading)
     yield _invoice_lines(period, as_of)
     yield _invoice_amounts(period, as_of)
@@ -337,6 +339,25 @@ def _preemptions(period: Period, as_of: datetime) -> Table:
     columns = ("series", "target", "engine", "hour", "count")
     names = ("series_id", "series__target_id", "series__engine", "hour", "tokens")
     return table("preemptions", columns, newest.values_list(*names))
+
+
+def _service_levels(period: Period, as_of: datetime) -> Iterator[Table]:
+    """The objectives, and the latency buckets of the engines by hour where there are any."""
+    held = objectives(as_of)
+    columns = ("workload", "first_token_seconds", "inter_token_seconds", "target", "valid_from",
+               "at", "by", "note")  # fmt: skip
+    yield table("objectives", columns, (
+        [getattr(one, name) for name in columns] for _, of in sorted(held.items()) for one in of
+    ))  # fmt: skip
+    every = buckets(period, as_of) if held else []
+    named = ("series", "measure", "preference", "target", "engine", "bound_seconds", "labels")
+    yield table("latency_buckets", named, (
+        (b.series.pk, b.measure, b.preference, *b.engine, str(b.bound_seconds), b.labels)
+        for b in every
+    ))  # fmt: skip
+    names = _hour_names(period)
+    rows = [(b.series.pk, names[at], h.count, h.readings) for b in every for at, h in b.hours]
+    yield Table("latency_hours", ("series", "hour", "count", "readings"), rows)
 
 
 def _with_source(keys: Iterable[int]) -> Iterable[Series]:

@@ -21,6 +21,7 @@ from finops.core.facts import (
     Facts,
     InvoiceSum,
     Reaches,
+    ServiceLevel,
     WorkloadFacts,
 )
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
@@ -41,6 +42,7 @@ from .node_facts import node_facts, node_notices
 from .notices import late_sources, notices
 from .reaches import common_span, end_of_hour
 from .reading import Reading, read
+from .service_levels import ServiceLevels
 
 
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
@@ -51,14 +53,15 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     memory = engine_memory(period, reading.series_places, sizes, counted)
     hours = hours_by_workload(period, as_of)
     baselines = _in_report_currency(reading)
+    levels = ServiceLevels(period, reading.series_places, as_of)
     workloads = tuple(
-        replace(
+        replace(one, memory_hours=hours.get(one.slug), service=_level(levels, one, period))
+        for w in reading.workloads
+        for one in (
             _workload(
                 reading, w, memory.get(w.slug, ()), reading.preempted(w.slug, counted), baselines
             ),
-            memory_hours=hours.get(w.slug),
         )
-        for w in reading.workloads
     )
     readings = [r for known in reading.ledger.known for r in known.rows]
     return Facts(
@@ -120,6 +123,11 @@ def _exchange(reading: Reading) -> ExchangeFacts | None:
         missing=conversions.missing(),
         late=late,
     )
+
+
+def _level(levels: ServiceLevels, w: WorkloadFacts, period: Period) -> ServiceLevel | None:
+    """What came in time in the hours that unit costs use; without such hours, in the period."""
+    return levels.of(w.slug, w.common or period) if w.purpose == "inference" else None
 
 
 def _instant(time_ms: int | None) -> datetime | None:

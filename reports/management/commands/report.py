@@ -59,6 +59,7 @@ class Command(ReportCommand):
             "tokens_reach": s["reaches"]["tokens"],
             **{name: s[name] for name in kept},
             "exchange": s.get("exchange"),
+            **{name: s.get(name) for name in LATER},
             "written": written,
         }
         result["tieout"] = _with_difference(s["tieout"])
@@ -70,7 +71,9 @@ class Command(ReportCommand):
         return super().render({k: v for k, v in result.items() if k not in HIDDEN})
 
 
-HIDDEN = ("workloads", "tieout", "reasons", "exchange", "written")
+HIDDEN = ("workloads", "tieout", "reasons", "exchange", "written", "service_levels")
+LATER = ("service_level", "service_levels")
+"""What a report sealed by an earlier version does not hold: null there."""
 
 
 def _with_difference(tieout: dict[str, Any]) -> dict[str, Any]:
