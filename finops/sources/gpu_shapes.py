@@ -52,7 +52,8 @@ _SIZE: Final = r"(?:\d*xlarge|large|medium|small|micro|nano|metal(?:-\d+xl)?)"
 _EC2: Final = re.compile(rf"(?<![\w.-])(?:ml\.)?([a-z][a-z0-9-]*\.{_SIZE})(?![A-Za-z0-9])", re.I)
 _EC2_GPU: Final = re.compile(rf"(?:p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.{_SIZE}", re.I)
 _AZURE: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:Standard_)?(N[CDV]\d+[a-z]*(?:[_ ](?:[A-Z]+\d+X?))?[_ ]v\d+)(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?:Standard_)?"
+    r"(N[CDV]\d+[a-z]*(?:[_ ](?:[A-Z]+\d+X?))?[_ ]v\d+|NC(?:6|12|24))(?![A-Za-z0-9])"
 )
 _GCP: Final = re.compile(
     r"(?<![\w.-])((?:a\d+x?-(?:high|mega|ultra|max|edge)gpu-\d+g)|(?:g[24]-standard-\d+))(?![\w-])",

@@ -14,6 +14,7 @@ from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, Usage
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
 from finops.ledger.queries.money_deliveries import of_deliveries
+from finops.ledger.queries.money_plausible import implausible
 from finops.ledger.queries.money_unusual import MoneyException, unusual
 from finops.ledger.queries.snapshots import with_verdict
 
@@ -33,6 +34,7 @@ def money_exceptions(period: Period) -> list[MoneyException]:
         *_unrecognised(period),
         *_lagging(period),
         *of_deliveries(period),
+        *implausible(period),
         *unusual(period),
     ]
     return sorted(found, key=lambda one: (one.kind, one.subject, one.currency or ""))
