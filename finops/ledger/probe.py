@@ -47,6 +47,9 @@ _HINTS: Final = {
     "azure": ("the token is that of an OAuth 2 client and is asked for anew at each collection",),
 }
 _FLAG: Final = re.compile(r'^-?-?([\w.-]+)="?(.*?)"?$', re.MULTILINE)
+_KEPT: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)?(?![\w.])")
+_DAYS: Final = {"ms": 0, "s": 1 / 86_400, "m": 1 / 1440, "h": 1 / 24, "d": 1, "w": 7, "y": 365}
+LONGEST: Final = timedelta(days=400)
 _PLAIN_DAY: Final = timedelta(days=1)
 
 
@@ -120,6 +123,19 @@ def _retention(door: Door, flags: dict[str, str]) -> str | None:
     for flag in ("storage.tsdb.retention.time", "retentionPeriod"):
         told = told or flags.get(flag)
     return shown(str(told)) if told else None
+
+
+def kept_for(retention: str | None, product: str | None) -> timedelta | None:
+    """The retention that a store told, at most LONGEST; None where it says nothing of time.
+
+    Prometheus says `15d` or `15d or 10GiB`; VictoriaMetrics counts months where no unit stands.
+    """
+    found = _KEPT.match(retention or "")
+    if found is None:
+        return None
+    number, unit = float(found.group(1)), found.group(2)
+    days = number * (_DAYS[unit] if unit else 31 if product == "victoriametrics" else 0)
+    return min(timedelta(days=min(days, LONGEST.days)), LONGEST) if days else None
 
 
 def _ha_labels(door: Door, at: datetime) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, note_probe
+from finops.ledger.probe import kept_for
 from finops.ledger.queries.sources import first_collected, is_complete, uncollected
 from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
 from finops.ledger.which import atomic
@@ -117,7 +118,8 @@ def windows_of(
     """The windows to ask for, oldest first. FetchFailed when there is nothing to be found.
 
     A given period is widened to whole hours, but never beyond the present; without one, everything
-    since the source's first window (at most REACH ago) that no complete fetch covers.
+    since the source's first window that no complete fetch covers: as far back as the store says it
+    keeps samples, REACH where it does not say or keeps them for less.
     """
     end = (at - SETTLE).replace(second=0, microsecond=0)
     if period is not None:
@@ -128,7 +130,9 @@ def windows_of(
     reach = Period(hour_of(end) - REACH, end)
     first = first_collected(source)
     if first is not None:
-        span = Period(max(first, reach.start), end) if first < end else None
+        told = kept_for(source.probe.get("retention"), source.probe.get("product"))
+        start = max(first, hour_of(end) - max(told or REACH, REACH))
+        span = Period(start, end) if start < end else None
     else:
         span = earliest(door, checked_matchers(source.matchers), reach)
         if span is None:

@@ -7,7 +7,7 @@ out) is said with the amounts left out; the rest waits for a person, who decides
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from finops.core.wording import counted_text
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
 
+from .counts import preemptions
 from .tokens import Known, TokenLedger
 
 TELLING_APART = frozenset({"is_streaming", "model_name", "WorkerId", "ReplicaId", "cache_source"})
@@ -36,6 +37,7 @@ def counted_twice(period: Period, ledger: TokenLedger) -> Iterator[Notice]:
     yield from _several_answers(found)
     yield from _re_exports(period)
     yield from _caveats(found)
+    yield from _cached_caveats(found, preemptions(period))
 
 
 def _booked(found: Iterable[Known], *roles: str) -> int:
@@ -181,3 +183,27 @@ def _caveats(found: Sequence[Known]) -> Iterator[Notice]:
             caveats[key] = caveats.get(key, 0) + _booked([one], *_SAID)
     for (engine, caveat), tokens in sorted(caveats.items()):
         yield Notice("engine-caveat", f"{engine}: {caveat}"[:200], f"{caveat} ({tokens:,} tokens).")
+
+
+def _cached_caveats(
+    found: Sequence[Known], preempted: Mapping[tuple[int, str], int]
+) -> Iterator[Notice]:
+    """What prefix-cache hits of vLLM may count otherwise, where cached prompt tokens rest on them:
+    the older name may count blocks, and hits are counted again after a preemption by versions
+    before 0.11.1, which do not tell their version here."""
+    told = {one.engine for one in found if one.series.role == "cached_prompt"}
+    caveats: dict[str, int] = {}
+    hits = [one for one in found if one.series.role == "prefix_hits" and one.engine not in told]
+    for engine, known in _grouped(hits, lambda one: one.engine).items():
+        roles = [(role_of(one.series.metric), one) for one in known]
+        rank = min(role.alias_rank for role, _ in roles if role)
+        for role, one in roles:
+            applies = rank > 0 or preempted.get(engine)
+            if role and role.caveat and role.alias_rank == rank and applies:
+                caveats[role.caveat] = caveats.get(role.caveat, 0) + _booked([one], "prefix_hits")
+    for caveat, tokens in sorted(caveats.items()):
+        yield Notice(
+            "engine-caveat",
+            f"cached prompt tokens: {caveat}"[:200],
+            f"Cached prompt tokens rest on prefix-cache hits: {caveat} ({tokens:,} tokens).",
+        )

@@ -100,6 +100,7 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
         "incomplete_hours": len(
             list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
         ),
+        "backlog_hours": _backlog(source, at),
         "readings_last_day": day.aggregate(n=Sum("readings"))["n"] or 0,
         "last_success": None if success is None else rfc3339(success),
         "replica_labels": list(source.replica_labels),
@@ -110,6 +111,17 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
         if last is None
         else {"at": rfc3339(last.at), "complete": last.complete, "warnings": list(last.warnings)},
     }
+
+
+def _backlog(source: Source, at: datetime) -> int:
+    """Whole hours since the first one collected that no complete fetch covers: what the schedule
+    still has to fill, oldest first, as far as the store holds it."""
+    first = first_collected(source)
+    now = hour_of(at)
+    if source.kind != "prometheus" or first is None or first >= now:
+        return 0
+    gaps = uncollected(source, Period(max(first, now - timedelta(days=400)), now))
+    return sum(-(-(gap.end - gap.start) // timedelta(hours=1)) for gap in gaps)
 
 
 def _undeclared(source: Source) -> list[str]:
