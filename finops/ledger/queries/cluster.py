@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
@@ -14,6 +15,8 @@ from finops.core.nodes import NodeName
 from finops.core.period import HOUR_MS, Period, milliseconds
 from finops.core.slices import Shape, part_of_gpu, shape_of
 from finops.ledger.models import GpuHour, Series
+
+from .as_of import known_by
 
 Pod = tuple[str, str]
 """Namespace and pod."""
@@ -135,10 +138,10 @@ class Cluster:
         return part * one.gpu_ms
 
 
-def cluster_of(period: Period) -> Cluster:
+def cluster_of(period: Period, as_of: datetime | None = None) -> Cluster:
     """The cluster rows of a period."""
     every: dict[tuple[str, ...], list[tuple[int, Told]]] = {}
-    for series, told in _newest(period):
+    for series, told in _newest(period, as_of):
         names = (told.labels.get(name, "") for name in _ITSELF)
         key = (told.labels["source"], series.role, *names, str(told.hour_ms))
         every.setdefault(key, []).append((series.target_id, told))
@@ -165,8 +168,8 @@ def _made_one(rows: list[tuple[int, Told]], whole: set[tuple[int, int]]) -> Told
     return Told(first.role, first.labels, first.hour_ms, gpu_ms, observed)
 
 
-def _newest(period: Period) -> Iterator[tuple[Series, Told]]:
-    hours = GpuHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+def _newest(period: Period, as_of: datetime | None) -> Iterator[tuple[Series, Told]]:
+    hours = GpuHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     rows: dict[int, list[tuple[int, int, int]]] = {}
     values = newest.values_list("series_id", "hour", "gpu_ms", "observed_ms")

@@ -8,6 +8,7 @@ out) is said with the amounts left out; the rest waits for a person, who decides
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from finops.core.wording import counted_text
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
 
+from .as_of import known_by
 from .counts import preemptions
 from .tokens import Known, TokenLedger
 
@@ -27,7 +29,9 @@ MOSTLY = Fraction(1, 2)
 _SAID = ("prompt", "generation", "cached_prompt", "delivered_prompt", "delivered_generation")
 
 
-def counted_twice(period: Period, ledger: TokenLedger) -> Iterator[Notice]:
+def counted_twice(
+    period: Period, ledger: TokenLedger, as_of: datetime | None = None
+) -> Iterator[Notice]:
     """Everything in a period's readings by which a token may stand in the ledger twice."""
     found = [known for known in ledger.known if known.rows]
     yield from _duplicate_targets(found)
@@ -35,9 +39,9 @@ def counted_twice(period: Period, ledger: TokenLedger) -> Iterator[Notice]:
     yield from _halves(found)
     yield from _transfers(found)
     yield from _several_answers(found)
-    yield from _re_exports(period)
+    yield from _re_exports(period, as_of)
     yield from _caveats(found)
-    yield from _cached_caveats(found, preemptions(period))
+    yield from _cached_caveats(found, preemptions(period, as_of))
 
 
 def _booked(found: Iterable[Known], *roles: str) -> int:
@@ -154,10 +158,11 @@ def _several_answers(found: Sequence[Known]) -> Iterator[Notice]:
             )
 
 
-def _re_exports(period: Period) -> Iterator[Notice]:
+def _re_exports(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Routers that repeat their engines' figures under the engines' names; never counted."""
     hours = {"hour__gte": period.start, "hour__lt": period.end}
-    blocks = ReadingBlock.objects.filter(series__role="re_export", **hours).order_by()
+    received = known_by(as_of, "document__received_at")
+    blocks = ReadingBlock.objects.filter(received, series__role="re_export", **hours).order_by()
     series = Series.objects.filter(pk__in=blocks.values("series_id").distinct())
     groups: dict[tuple[str, str], set[str]] = {}
     for one in series.select_related("target__source"):

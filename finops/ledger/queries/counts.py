@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from finops.core.period import Period
 from finops.ledger.models import Series, TokenHour
+
+from .as_of import known_by
 
 Engine = tuple[int, str]
 """A target and its `engine` label."""
 
 
-def preemptions(period: Period) -> dict[Engine, int]:
+def preemptions(period: Period, as_of: datetime | None = None) -> dict[Engine, int]:
     """Preemptions in a period by engine; an engine that does not tell is absent."""
     hours = TokenHour.objects.filter(
-        hour__gte=period.start, hour__lt=period.end, series__role="preemptions"
+        known_by(as_of),
+        hour__gte=period.start,
+        hour__lt=period.end,
+        series__role="preemptions",
     )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     told = Series.objects.filter(role="preemptions").values_list("pk", "target_id", "engine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from finops.core.allocation import WORKLOAD, Assigner
@@ -11,6 +12,8 @@ from finops.core.facts import EngineMemory
 from finops.core.memory import CacheRow, kv_figures
 from finops.core.period import Period
 from finops.ledger.models import CacheHour, Series
+
+from .as_of import known_by
 
 FIELDS = (
     "hour",
@@ -42,11 +45,12 @@ def engine_memory(
     assign: Assigner,
     stated: Mapping[str, Stated],
     preempted: Mapping[tuple[int, str], int],
+    as_of: datetime | None = None,
 ) -> dict[str, tuple[EngineMemory, ...]]:
     """Engines by workload, each with its figures; the newest revision of each hour counts."""
     engines: dict[tuple[str, int], _Engine] = {}
     series = _series(period)
-    for series_id, *values in _rows(period):
+    for series_id, *values in _rows(period, as_of):
         one = series[series_id]
         row = CacheRow(*values)
         place = assign(
@@ -64,8 +68,8 @@ def engine_memory(
     return {slug: tuple(sorted(all_, key=lambda e: e.engine)) for slug, all_ in found.items()}
 
 
-def _rows(period: Period) -> list[tuple[Any, ...]]:
-    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+def _rows(period: Period, as_of: datetime | None) -> list[tuple[Any, ...]]:
+    hours = CacheHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     return list(newest.values_list("series_id", *FIELDS))
 

@@ -31,6 +31,7 @@ from finops.ledger.models import Document, ReadingBlock, Workload
 from finops.ledger.which import ledger_name
 
 from .allocation import rule_rows
+from .as_of import known_by
 from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
@@ -46,11 +47,12 @@ from .service_levels import ServiceLevels
 
 
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
-    """The facts of a week; charges and rules as they stood at `as_of`."""
+    """The facts of a week as the ledger stood at `as_of`: the same for the same instant, whatever
+    arrives later."""
     reading = read(period, as_of)
     sizes = stated_memory(reading.workloads, as_of)
-    counted = preemptions(period)
-    memory = engine_memory(period, reading.series_places, sizes, counted)
+    counted = preemptions(period, as_of)
+    memory = engine_memory(period, reading.series_places, sizes, counted, as_of)
     hours = hours_by_workload(period, as_of)
     baselines = _in_report_currency(reading)
     levels = ServiceLevels(period, reading.series_places, as_of)
@@ -76,8 +78,8 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         money=reading.whole.currency_sums(),
         places=reading.whole.place_sums(),
         commitments=tuple(c for _, c in sorted(reading.whole.commitments.items())),
-        invoices=_invoices(period),
-        provisional_months=tuple(provisional_months(period)),
+        invoices=_invoices(period, as_of),
+        provisional_months=tuple(provisional_months(period, as_of)),
         workloads=workloads,
         tokens=reading.ledger.totals(),
         series=len({known.series.pk for known in reading.ledger.known if known.rows}),
@@ -86,7 +88,7 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         documents=_documents(reading),
         rules=tuple(rule_rows(as_of)),
         notices=(
-            *notices(period, reading.ledger, reading.series_places),
+            *notices(period, reading.ledger, reading.series_places, as_of),
             *late_sources(period, reading.source_spans),
             *node_notices(reading),
         ),
@@ -255,7 +257,7 @@ def _reaches(reading: Reading, workloads: Iterable[WorkloadFacts]) -> Reaches:
     return Reaches(cost, max(lasts, default=None), common, bool(spans) and enough and not late)
 
 
-def _invoices(period: Period) -> tuple[InvoiceSum, ...]:
+def _invoices(period: Period, as_of: datetime | None) -> tuple[InvoiceSum, ...]:
     return tuple(
         InvoiceSum(
             issuer=row.issuer,
@@ -270,14 +272,18 @@ def _invoices(period: Period) -> tuple[InvoiceSum, ...]:
             within=row.within,
             provisional=row.provisional,
         )
-        for row in invoice_tie_out(period)
+        for row in invoice_tie_out(period, as_of)
     )
 
 
 def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
     """Every document behind the period's charges, readings and usage records."""
     period = reading.period
-    blocks = ReadingBlock.objects.filter(hour__gte=period.start, hour__lt=period.end).order_by()
+    blocks = ReadingBlock.objects.filter(
+        known_by(reading.as_of, "document__received_at"),
+        hour__gte=period.start,
+        hour__lt=period.end,
+    ).order_by()
     usage = {row.document_id for row in reading.ledger.usage}
     papers = reading.whole.documents | reading.whole.conversions.documents()
     mine = Q(pk__in=papers | usage) | Q(pk__in=blocks.values("document_id").distinct())

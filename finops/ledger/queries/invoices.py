@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
 from finops.core.tolerance import is_within, tolerance
 from finops.ledger.models import Charge, InvoiceAmount, PeriodConfirmation, PeriodStatus
+from finops.ledger.queries.as_of import known_by
 from finops.ledger.queries.money import months_of
 from finops.ledger.queries.snapshots import current_ids
 
@@ -66,16 +68,16 @@ class _Lines:
     accounts: set[str] = field(default_factory=set)
 
 
-def invoice_tie_out(when: str | Period) -> list[InvoiceRow]:
+def invoice_tie_out(when: str | Period, as_of: datetime | None = None) -> list[InvoiceRow]:
     """The invoices of a month `YYYY-MM`, or of all billing months that a period touches.
 
     Only current charges count. An invoice that was issued but has no line in any file stands with
     0 lines (facts: invoice charges absent from the export). Currencies are never mixed.
     """
     months = months_of(month_of(when) if isinstance(when, str) else when)
-    lines = _lines(months)
-    issued = _issued(months)
-    confirmed, closed = _confirmed(months), _closed(months)
+    lines = _lines(months, as_of)
+    issued = _issued(months, as_of)
+    confirmed, closed = _confirmed(months, as_of), _closed(months, as_of)
     places = sorted(lines.keys() | issued.keys(), key=lambda one: (one[2], one))
     return [
         _row(place, lines.get(place, _Lines()), issued.get(place), confirmed, closed)
@@ -83,17 +85,17 @@ def invoice_tie_out(when: str | Period) -> list[InvoiceRow]:
     ]
 
 
-def provisional_months(period: Period) -> list[str]:
+def provisional_months(period: Period, as_of: datetime | None = None) -> list[str]:
     """The billing months of a period with lines that are not final yet (method §3.8)."""
-    return sorted({row.billing_period for row in invoice_tie_out(period) if row.provisional})
+    return sorted({row.billing_period for row in invoice_tie_out(period, as_of) if row.provisional})
 
 
-def _lines(months: Iterable[str]) -> dict[Place, _Lines]:
+def _lines(months: Iterable[str], as_of: datetime | None) -> dict[Place, _Lines]:
     found: dict[Place, _Lines] = {}
     names = ("snapshot__issuer", "invoice", "snapshot__billing_period", "currency")
     rows = (
         Charge.objects.filter(
-            snapshot__in=current_ids(),
+            snapshot__in=current_ids(as_of),
             snapshot__billing_period__in=list(months),
             billed_cost__isnull=False,
         )
@@ -109,22 +111,24 @@ def _lines(months: Iterable[str]) -> dict[Place, _Lines]:
     return found
 
 
-def _issued(months: Iterable[str]) -> dict[Place, Decimal]:
+def _issued(months: Iterable[str], as_of: datetime | None) -> dict[Place, Decimal]:
     """The newest amount typed or read of each invoice."""
-    amounts = InvoiceAmount.objects.filter(billing_period__in=list(months)).order_by("pk")
+    amounts = InvoiceAmount.objects.filter(
+        known_by(as_of, "at"), billing_period__in=list(months)
+    ).order_by("pk")
     return {
         (one.issuer, one.invoice, one.billing_period, one.currency): one.amount for one in amounts
     }
 
 
-def _confirmed(months: Iterable[str]) -> set[tuple[str, str, str]]:
-    rows = PeriodConfirmation.objects.filter(billing_period__in=list(months))
+def _confirmed(months: Iterable[str], as_of: datetime | None) -> set[tuple[str, str, str]]:
+    rows = PeriodConfirmation.objects.filter(known_by(as_of, "at"), billing_period__in=list(months))
     return set(rows.values_list("issuer", "billing_account", "billing_period"))
 
 
-def _closed(months: Iterable[str]) -> set[tuple[str, str]]:
+def _closed(months: Iterable[str], as_of: datetime | None) -> set[tuple[str, str]]:
     """Issuers' months that the newest word of the issuer calls closed."""
-    rows = PeriodStatus.objects.filter(billing_period__in=list(months))
+    rows = PeriodStatus.objects.filter(known_by(as_of, "at"), billing_period__in=list(months))
     newest = {
         (one.issuer, one.billing_period): one.status for one in rows.order_by("updated_at", "pk")
     }

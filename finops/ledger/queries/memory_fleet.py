@@ -13,6 +13,7 @@ from finops.core.period import Period
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
 
 from .allocation import assign_series
+from .as_of import known_by
 from .evidence import Evidence, KvBytes
 
 CACHE_FIELDS = (
@@ -154,8 +155,8 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     evidence = Evidence(as_of)
     known = {w.slug: w for w in Workload.objects.all()}
     kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
-    engines = _engines(period, evidence, known, kv)
-    devices = _devices(period)
+    engines = _engines(period, evidence, known, kv, as_of)
+    devices = _devices(period, as_of)
     held: dict[tuple[str, str], list[Device]] = {}
     for device in devices.values():
         device.by_hour = {row.hour: row for row in device.rows}
@@ -194,9 +195,10 @@ def _engines(
     evidence: Evidence,
     known: Mapping[str, Workload],
     kv: Mapping[str, KvBytes | None],
+    as_of: datetime | None,
 ) -> list[EngineMemory]:
-    assign = assign_series()
-    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    assign = assign_series(as_of)
+    hours = CacheHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     rows: dict[int, list[CacheRow]] = {}
     settings: dict[int, Mapping[str, str]] = {}
@@ -221,9 +223,9 @@ def _engines(
     return sorted(found, key=lambda e: (e.slug or "", e.name))
 
 
-def _devices(period: Period) -> dict[str, Device]:
+def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
     """GPUs by UUID; where two exporters tell of one, the first by name counts."""
-    hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    hours = DeviceHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("device", "target_id", "hour", "-revision").distinct(
         "device", "target_id", "hour"
     )

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from finops.core.engine_start import gib
 from finops.core.facts import Notice
 from finops.core.period import Period
 from finops.ledger.models import DeviceHour, EngineStart
 
+from .as_of import known_by
 from .memory import device_table
 from .memory_fleet import Device, EngineMemory, fleet
 
 
-def memory_notices(period: Period) -> Iterator[Notice]:
+def memory_notices(period: Period, as_of: datetime | None = None) -> Iterator[Notice]:
     """Logs whose figures do not add up, GPUs that pods share, and tables over their total."""
-    hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
-    if not (hours.exists() or EngineStart.objects.exists()):
+    hours = DeviceHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
+    if not (hours.exists() or EngineStart.objects.filter(known_by(as_of)).exists()):
         return
-    known = fleet(period)
+    known = fleet(period, as_of)
     for engine in known.engines:
         yield from _log(engine)
     for _, device in sorted(known.devices.items()):

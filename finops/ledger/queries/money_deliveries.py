@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
@@ -11,6 +11,7 @@ from django.db.models import Count, Q, Sum
 from finops.core.money import plain
 from finops.core.period import Period, rfc3339
 from finops.ledger.models import Charge, Snapshot, SnapshotDecision
+from finops.ledger.queries.as_of import known_by
 from finops.ledger.queries.money import in_period, months_of
 from finops.ledger.queries.money_unusual import ALIKE, MoneyException
 from finops.ledger.queries.snapshots import NEWEST, with_verdict
@@ -19,21 +20,21 @@ A_DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 
 
-def of_deliveries(period: Period) -> Iterator[MoneyException]:
+def of_deliveries(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """All of them; nothing when there is nothing."""
-    yield from _shorter(period)
-    yield from _overlapping(period)
+    yield from _shorter(period, as_of)
+    yield from _overlapping(period, as_of)
 
 
-def _shorter(period: Period) -> Iterator[MoneyException]:
+def _shorter(period: Period, as_of: datetime | None) -> Iterator[MoneyException]:
     """A snapshot that replaced, by itself, one that reached over a day further, or further back.
 
     The newer one counts (method §3.2), but days of which nothing is said any more must be seen.
     """
     touching = Q(charge_start__lt=period.end, charge_end__gt=period.start)
-    superseded = with_verdict().filter(verdict="superseded")
+    superseded = with_verdict(as_of).filter(verdict="superseded")
     for old in superseded.filter(touching | Q(billing_period__in=months_of(period))):
-        held = _held(old)
+        held = _held(old, as_of)
         if held is None or (
             held.start <= old.charge_start + A_DAY and old.charge_end <= held.end + A_DAY
         ):
@@ -51,16 +52,16 @@ def _shorter(period: Period) -> Iterator[MoneyException]:
             )
 
 
-def _held(old: Snapshot) -> Period | None:
+def _held(old: Snapshot, as_of: datetime | None) -> Period | None:
     """What the current snapshots of a scope tell of; None where a person chose them."""
-    current = with_verdict().filter(
+    current = with_verdict(as_of).filter(
         issuer=old.issuer,
         billing_account=old.billing_account,
         billing_period=old.billing_period,
         verdict="current",
     )
     found = list(current)
-    said = SnapshotDecision.objects.filter(snapshot__in=found).order_by("pk")
+    said = SnapshotDecision.objects.filter(known_by(as_of, "at"), snapshot__in=found).order_by("pk")
     newest = dict(said.values_list("snapshot_id", "reason"))  # the last word of each holds
     if NEWEST not in newest.values():
         return None
@@ -81,10 +82,10 @@ def _outside(old: Snapshot, held: Period, period: Period) -> list[tuple[str, Dec
     )
 
 
-def _overlapping(period: Period) -> Iterator[MoneyException]:
+def _overlapping(period: Period, as_of: datetime | None) -> Iterator[MoneyException]:
     """Lines alike in everything that stand in several files that count: each is counted."""
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .exclude(Q(billed_cost=0) | Q(resource__isnull=True) | Q(billed_cost__isnull=True))
         .order_by()
         .values(*ALIKE, "currency", "snapshot__issuer", "snapshot__billing_account")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, rfc3339
 from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, UsageHour
+from finops.ledger.queries.as_of import known_by
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
 from finops.ledger.queries.money_deliveries import of_deliveries
@@ -23,27 +24,27 @@ ACTIVE = timedelta(days=35)
 UNRECOGNISED = "unrecognised"
 
 
-def money_exceptions(period: Period) -> list[MoneyException]:
+def money_exceptions(period: Period, as_of: datetime | None = None) -> list[MoneyException]:
     """All exceptions of the charges of a period, in a stable order; empty when there are none."""
     found = [
-        *_effective_differs(period),
-        *_provisional(period),
-        *_outside_tolerance(period),
-        *_waiting(period),
-        *_rejected(period),
-        *_unrecognised(period),
-        *_lagging(period),
-        *of_deliveries(period),
-        *implausible(period),
-        *unusual(period),
+        *_effective_differs(period, as_of),
+        *_provisional(period, as_of),
+        *_outside_tolerance(period, as_of),
+        *_waiting(period, as_of),
+        *_rejected(period, as_of),
+        *_unrecognised(period, as_of),
+        *_lagging(period, as_of),
+        *of_deliveries(period, as_of),
+        *implausible(period, as_of),
+        *unusual(period, as_of),
     ]
     return sorted(found, key=lambda one: (one.kind, one.subject, one.currency or ""))
 
 
-def _effective_differs(period: Period) -> Iterator[MoneyException]:
+def _effective_differs(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Usage no commitment covers must cost effectively what is billed (facts: whole-dollar file)."""
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(category="Usage", commitment__isnull=True)
         .exclude(effective_cost=F("billed_cost"))
         .filter(effective_cost__isnull=False, billed_cost__isnull=False)
@@ -64,8 +65,8 @@ def _effective_differs(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _provisional(period: Period) -> Iterator[MoneyException]:
-    for row in invoice_tie_out(period):
+def _provisional(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
+    for row in invoice_tie_out(period, as_of):
         if row.provisional:
             yield MoneyException(
                 "provisional-month",
@@ -77,8 +78,8 @@ def _provisional(period: Period) -> Iterator[MoneyException]:
             )
 
 
-def _outside_tolerance(period: Period) -> Iterator[MoneyException]:
-    for row in invoice_tie_out(period):
+def _outside_tolerance(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
+    for row in invoice_tie_out(period, as_of):
         if row.within is False and row.difference is not None and row.issued is not None:
             yield MoneyException(
                 "invoice-differs",
@@ -91,8 +92,8 @@ def _outside_tolerance(period: Period) -> Iterator[MoneyException]:
             )
 
 
-def _waiting(period: Period) -> Iterator[MoneyException]:
-    snapshots = with_verdict().filter(verdict="waiting")
+def _waiting(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
+    snapshots = with_verdict(as_of).filter(verdict="waiting")
     touching = Q(charge_start__lt=period.end, charge_end__gte=period.start)
     for one in snapshots.filter(touching | Q(billing_period__in=months_of(period))):
         for currency, billed in _billed_of(one):
@@ -111,7 +112,7 @@ def _billed_of(snapshot: Snapshot) -> list[tuple[str, Decimal | None]]:
     return list(lines.values_list("currency").annotate(billed=Sum("billed_cost")))
 
 
-def _rejected(period: Period) -> Iterator[MoneyException]:
+def _rejected(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Documents of the period with rejected rows, and those of which nothing could be taken."""
     lines = Charge.objects.filter(
         document=OuterRef("pk"), charge_start__lt=period.end, charge_end__gte=period.start
@@ -120,7 +121,7 @@ def _rejected(period: Period) -> Iterator[MoneyException]:
     blocks = ReadingBlock.objects.filter(document=OuterRef("pk"), **hours)
     usage = UsageHour.objects.filter(document=OuterRef("pk"), **hours)
     nothing = Q(charges=0, readings=0) & ~Exists(UsageHour.objects.filter(document=OuterRef("pk")))
-    documents = Document.objects.filter(rows_rejected__gt=0).filter(
+    documents = Document.objects.filter(known_by(as_of, "received_at"), rows_rejected__gt=0).filter(
         Q(Exists(lines)) | Q(Exists(blocks)) | Q(Exists(usage)) | nothing
     )
     for one in documents.order_by("received_at", "pk"):
@@ -131,9 +132,9 @@ def _rejected(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _unrecognised(period: Period) -> Iterator[MoneyException]:
+def _unrecognised(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(gpu_model=UNRECOGNISED)
         .order_by()
         .values_list("snapshot__issuer", "currency")
@@ -149,10 +150,10 @@ def _unrecognised(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _lagging(period: Period) -> Iterator[MoneyException]:
+def _lagging(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Issuers whose charges end well before the others' do."""
-    newest = cost_reach()
-    for issuer, reach in sorted(reach_by_issuer().items()):
+    newest = cost_reach(as_of)
+    for issuer, reach in sorted(reach_by_issuer(as_of).items()):
         if newest and reach < period.end and LAG < newest - reach < ACTIVE:
             yield MoneyException(
                 "cost-lags",

@@ -6,7 +6,7 @@ Each is for a person to look at; none changes an amount.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -32,24 +32,24 @@ FURTHEST_ABOVE_LIST = Decimal(3)
 SHOWN_PLACES = Decimal("0.0001")
 
 
-def implausible(period: Period) -> Iterator[MoneyException]:
+def implausible(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """All of them; nothing when there is nothing."""
-    yield from _contracted_zero(period)
-    yield from _too_many_hours(period)
-    yield from _prices_of_gpus(period)
-    yield from _far_from_list(period)
+    yield from _contracted_zero(period, as_of)
+    yield from _too_many_hours(period, as_of)
+    yield from _prices_of_gpus(period, as_of)
+    yield from _far_from_list(period, as_of)
 
 
-def _uncovered(period: Period) -> QuerySet[Charge]:
+def _uncovered(period: Period, as_of: datetime | None = None) -> QuerySet[Charge]:
     """Usage that no commitment covers and that no correction changes."""
-    return in_period(period).filter(
+    return in_period(period, as_of=as_of).filter(
         category="Usage", charge_class__isnull=True, commitment__isnull=True
     )
 
 
-def _contracted_zero(period: Period) -> Iterator[MoneyException]:
+def _contracted_zero(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     rows = (
-        _uncovered(period)
+        _uncovered(period, as_of)
         .filter(contracted_cost=0)
         .exclude(Q(billed_cost=0) | Q(billed_cost__isnull=True))
         .order_by()
@@ -67,10 +67,10 @@ def _contracted_zero(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _too_many_hours(period: Period) -> Iterator[MoneyException]:
+def _too_many_hours(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Resources billed for more than 24 hours of one meter in a day."""
     rows = (
-        _uncovered(period)
+        _uncovered(period, as_of)
         .filter(resource__isnull=False, billed_cost__gt=0, consumed_quantity__gt=0)
         .filter(Q(*[("consumed_unit__iexact", unit) for unit in HOUR_UNITS], _connector=Q.OR))
         .filter(charge_end__lte=F("charge_start") + A_DAY)
@@ -97,13 +97,13 @@ def _too_many_hours(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _prices_of_gpus(period: Period) -> Iterator[MoneyException]:
+def _prices_of_gpus(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Machines whose price for a GPU-hour lies outside what any public price comes near."""
     price = ExpressionWrapper(
         F("effective_cost") / F("consumed_quantity"), output_field=NumericField()
     )
     rows = (
-        _uncovered(period)
+        _uncovered(period, as_of)
         .filter(gpu_count__gt=0, effective_cost__gt=0, consumed_quantity__gt=0)
         .filter(currency__in=CLEAR_OF_DOLLARS, rate_card__isnull=True)
         .exclude(gpu_model=UNRECOGNISED)
@@ -139,13 +139,13 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-def _far_from_list(period: Period) -> Iterator[MoneyException]:
+def _far_from_list(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Usage that costs a small part or a multiple of its own list price."""
     listed = ExpressionWrapper(
         F("list_unit_price") * F("pricing_quantity"), output_field=NumericField()
     )
     rows = (
-        _uncovered(period)
+        _uncovered(period, as_of)
         .filter(list_unit_price__gt=0, pricing_quantity__gt=0, effective_cost__gt=0)
         .filter(rate_card__isnull=True)
         .annotate(listed=listed)

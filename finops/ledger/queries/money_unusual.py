@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from django.db.models import Count, ExpressionWrapper, F, Q, Sum
@@ -46,20 +47,20 @@ class MoneyException:
     currency: str | None = None
 
 
-def unusual(period: Period) -> Iterator[MoneyException]:
+def unusual(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """All of them; nothing when there is nothing."""
-    yield from _priced(period)
-    yield from _unpriced(period)
-    yield from _one_view(period)
-    yield from _two_exports(period)
-    yield from _duplicated(period)
-    yield from _wrong_products(period)
-    yield from _purchases_with_effect(period)
+    yield from _priced(period, as_of)
+    yield from _unpriced(period, as_of)
+    yield from _one_view(period, as_of)
+    yield from _two_exports(period, as_of)
+    yield from _duplicated(period, as_of)
+    yield from _wrong_products(period, as_of)
+    yield from _purchases_with_effect(period, as_of)
 
 
-def _priced(period: Period) -> Iterator[MoneyException]:
+def _priced(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(rate_card__isnull=False)
         .order_by()
         .values_list("rate_card", "currency")
@@ -75,9 +76,9 @@ def _priced(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _unpriced(period: Period) -> Iterator[MoneyException]:
+def _unpriced(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(category="Usage", billed_cost__isnull=True, effective_cost__isnull=True)
         .order_by()
         .values_list("snapshot__issuer")
@@ -92,9 +93,9 @@ def _unpriced(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _one_view(period: Period) -> Iterator[MoneyException]:
+def _one_view(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Scopes with one of Azure's two views, where that leaves something unknown."""
-    snapshots = with_verdict().filter(verdict="current", billing_period__in=months_of(period))
+    snapshots = with_verdict(as_of).filter(verdict="current", billing_period__in=months_of(period))
     for one in snapshots.filter(parts__document__format=FORMAT).distinct():
         views = set(
             Document.objects.filter(snapshots__snapshot=one).values_list("version", flat=True)
@@ -118,9 +119,9 @@ def _one_view(period: Period) -> Iterator[MoneyException]:
                 )
 
 
-def _two_exports(period: Period) -> Iterator[MoneyException]:
+def _two_exports(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """One account's month under two issuers' names, by deliveries of different formats."""
-    snapshots = with_verdict().filter(verdict="current", billing_period__in=months_of(period))
+    snapshots = with_verdict(as_of).filter(verdict="current", billing_period__in=months_of(period))
     seen: dict[tuple[str, str], dict[str, set[str]]] = {}
     for one in snapshots.prefetch_related("parts__document"):
         formats = {part.document.format for part in one.parts.all()}
@@ -138,10 +139,10 @@ def _two_exports(period: Period) -> Iterator[MoneyException]:
             )
 
 
-def _duplicated(period: Period) -> Iterator[MoneyException]:
+def _duplicated(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Lines of one file that are alike in everything that tells lines apart."""
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .exclude(Q(billed_cost=0) | Q(resource__isnull=True) | Q(billed_cost__isnull=True))
         .order_by()
         .values("snapshot_id", "document_id", *ALIKE, "currency", "snapshot__issuer")
@@ -163,12 +164,14 @@ def _duplicated(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _purchases_with_effect(period: Period) -> Iterator[MoneyException]:
+def _purchases_with_effect(
+    period: Period, as_of: datetime | None = None
+) -> Iterator[MoneyException]:
     """Purchases of commitments whose use costs something too: the effective cost counts twice."""
-    used = in_period(period).filter(commitment_status="Used").exclude(effective_cost=0)
+    used = in_period(period, as_of=as_of).filter(commitment_status="Used").exclude(effective_cost=0)
     names = set(used.order_by().values_list("commitment", flat=True).distinct())
     rows = (
-        in_period(period)
+        in_period(period, as_of=as_of)
         .filter(category="Purchase", commitment__in=names, commitment_status__isnull=True)
         .exclude(Q(effective_cost=0) | Q(effective_cost__isnull=True))
         .order_by()
@@ -186,9 +189,9 @@ def _purchases_with_effect(period: Period) -> Iterator[MoneyException]:
         )
 
 
-def _wrong_products(period: Period) -> Iterator[MoneyException]:
+def _wrong_products(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Uncovered usage whose contracted price × quantity is not its contracted cost."""
-    rows = in_period(period).filter(
+    rows = in_period(period, as_of=as_of).filter(
         category="Usage",
         charge_class__isnull=True,
         commitment__isnull=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from fractions import Fraction
 
 from finops.core.allocation import WORKLOAD, Assigner, Place
@@ -12,6 +13,7 @@ from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
 from finops.core.slices import part_of_profile
 from finops.ledger.models import DeviceHour
 
+from .as_of import known_by
 from .cluster import Held, Pod, Told, cluster_of
 from .tokens import TokenLedger
 
@@ -24,14 +26,20 @@ _NAMESPACE = ("namespace", "kubernetes_namespace")
 class NodeLedger:
     """The nodes and held GPUs of one period, read once."""
 
-    def __init__(self, period: Period, tokens: TokenLedger, assign: Assigner) -> None:
-        self.period, self.assign = period, assign
+    def __init__(
+        self,
+        period: Period,
+        tokens: TokenLedger,
+        assign: Assigner,
+        as_of: datetime | None = None,
+    ) -> None:
+        self.period, self.assign, self.as_of = period, assign, as_of
         self._engines = _engines(tokens)
         self._nodes: dict[NodeName, Node] = {}
-        self.cluster = cluster_of(period)
+        self.cluster = cluster_of(period, as_of)
         self.requests = self.cluster.held()
         self._fill()
-        self.devices = list(_devices(period))
+        self.devices = list(_devices(period, as_of))
         self.nodes = Nodes(self._nodes.values())
 
     def gpu_hours(self, period: Period) -> dict[str, tuple[Fraction, str]]:
@@ -119,11 +127,11 @@ def _engines(tokens: TokenLedger) -> dict[Pod, list[dict[str, str]]]:
     return found
 
 
-def _devices(period: Period) -> Iterator[Held]:
+def _devices(period: Period, as_of: datetime | None) -> Iterator[Held]:
     """What pods held of devices while they were seen: of a MIG instance its part of the card, of a
     device that several pods shared an equal part each. Where it passed from one pod to another
     within the hour, nobody can say how long each had it."""
-    hours = DeviceHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    hours = DeviceHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("target_id", "device", "hour", "-revision").distinct(
         "target_id", "device", "hour"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from django.db.models import Count, Exists, OuterRef
 
@@ -12,6 +13,7 @@ from finops.core.period import Period, rfc3339
 from finops.core.wording import counted_text
 from finops.ledger.models import Fetch, UsageHour
 
+from .as_of import known_by
 from .counted_twice import counted_twice
 from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
@@ -20,20 +22,22 @@ from .source_hours import missing_hours
 from .tokens import TokenLedger
 
 
-def notices(period: Period, ledger: TokenLedger, assign: Assigner) -> tuple[Notice, ...]:
+def notices(
+    period: Period, ledger: TokenLedger, assign: Assigner, as_of: datetime | None = None
+) -> tuple[Notice, ...]:
     """Everything the ledger itself can tell; the rest follows from a statement's figures."""
     return (
         *(
             Notice(one.kind, one.subject, one.text, one.amount, one.currency)
-            for one in money_exceptions(period)
+            for one in money_exceptions(period, as_of)
         ),
         *_series_without_workload(ledger, assign),
-        *counted_twice(period, ledger),
-        *_incomplete_fetches(period),
-        *_missing_hours(period),
-        *_several_choices(period),
-        *_told_twice(period),
-        *memory_notices(period),
+        *counted_twice(period, ledger, as_of),
+        *_incomplete_fetches(period, as_of),
+        *_missing_hours(period, as_of),
+        *_several_choices(period, as_of),
+        *_told_twice(period, as_of),
+        *memory_notices(period, as_of),
     )
 
 
@@ -68,9 +72,10 @@ def _target(labels: dict[str, str], source: str) -> str:
     return f"{labels.get('job', '')} {labels.get('instance', '')} {model} ({source})".strip()
 
 
-def _incomplete_fetches(period: Period) -> Iterator[Notice]:
+def _incomplete_fetches(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Windows that no complete fetch has covered since (method §2.8)."""
     better = Fetch.objects.filter(
+        known_by(as_of, "at"),
         source=OuterRef("source"),
         complete=True,
         window_start__lte=OuterRef("window_start"),
@@ -78,7 +83,10 @@ def _incomplete_fetches(period: Period) -> Iterator[Notice]:
     )
     rows = (
         Fetch.objects.filter(
-            complete=False, window_start__lt=period.end, window_end__gt=period.start
+            known_by(as_of, "at"),
+            complete=False,
+            window_start__lt=period.end,
+            window_end__gt=period.start,
         )
         .exclude(Exists(better))
         .order_by("source__name", "window_start")
@@ -97,9 +105,9 @@ def _incomplete_fetches(period: Period) -> Iterator[Notice]:
         )
 
 
-def _missing_hours(period: Period) -> Iterator[Notice]:
+def _missing_hours(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Hours between others of a source in which its store held nothing, or was not asked."""
-    for name, empty, unasked in missing_hours(period):
+    for name, empty, unasked in missing_hours(period, as_of):
         for hours, what in (
             (empty, "the store answered with no reading at all; it was down then, or no longer "
              "holds them"),
@@ -130,10 +138,15 @@ def late_sources(period: Period, spans: Mapping[str, Span]) -> Iterator[Notice]:
             )
 
 
-def _told_twice(period: Period) -> Iterator[Notice]:
+def _told_twice(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Hours that two documents of usage records tell alike, to the last request: without names of
     requests nobody can say whether they are the same."""
-    hours = UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end, requests__gt=0)
+    hours = UsageHour.objects.filter(
+        known_by(as_of, "document__received_at"),
+        hour__gte=period.start,
+        hour__lt=period.end,
+        requests__gt=0,
+    )
     alike = (
         "source__name", "hour", "labels_digest", "quality",
         "requests", "prompt_tokens", "generation_tokens",
@@ -159,9 +172,11 @@ def _told_twice(period: Period) -> Iterator[Notice]:
         )
 
 
-def _several_choices(period: Period) -> Iterator[Notice]:
+def _several_choices(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Requests with several answers: engines count their prompt once for each (method §2)."""
-    hours = UsageHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+    hours = UsageHour.objects.filter(
+        known_by(as_of, "document__received_at"), hour__gte=period.start, hour__lt=period.end
+    )
     differing: dict[str, int] = {}
     for name, once, each in hours.values_list(
         "source__name", "prompt_tokens", "engine_prompt_tokens"

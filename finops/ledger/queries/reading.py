@@ -18,6 +18,7 @@ from finops.core.tokens import Tokens
 from finops.ledger.models import Workload
 
 from .allocation import assign_charges, assign_series, shared_keys
+from .as_of import known_by
 from .baselines import newest_baselines
 from .costs import Costs, costs, report_currency, split_costs
 from .exchange_rates import rates_of
@@ -172,7 +173,7 @@ def read(period: Period, as_of: datetime | None = None) -> Reading:
     """Reads a period of whole hours once, its shared charges split."""
     charges, series = assign_charges(as_of), assign_series(as_of)
     ledger = TokenLedger(period, as_of)
-    nodes = NodeLedger(period, ledger, series)
+    nodes = NodeLedger(period, ledger, series, as_of)
     baselines = newest_baselines(as_of)
     rates = rates_of(period, as_of, baselines)
     reading = Reading(
@@ -181,7 +182,7 @@ def read(period: Period, as_of: datetime | None = None) -> Reading:
         series_places=series,
         charge_places=charges,
         ledger=ledger,
-        workloads=list(Workload.objects.order_by("slug")),
+        workloads=list(Workload.objects.filter(known_by(as_of, "created_at")).order_by("slug")),
         whole=costs(period, charges, as_of, nodes.nodes, rates),
         cost_span=cost_span(period, as_of),
         source_spans=source_spans(period, as_of),

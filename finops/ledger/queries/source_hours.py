@@ -12,6 +12,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from finops.core.period import Period, hour_of, instant_of
 from finops.ledger.models import Fetch, Series, Source, TokenHour, UsageHour
 
+from .as_of import known_by
+
 WHOLE, PART, UNREAD = "whole", "part", "unread"
 DAYS = 7
 COUNTED = ("prompt", "delivered_prompt")
@@ -173,14 +175,16 @@ def _engine_name(series: Series) -> str:
     return ", ".join(filter(None, names)) or str(series)
 
 
-def missing_hours(period: Period) -> Iterator[tuple[str, list[datetime], list[datetime]]]:
+def missing_hours(
+    period: Period, as_of: datetime | None = None
+) -> Iterator[tuple[str, list[datetime], list[datetime]]]:
     """By source: hours that the store answered with nothing, and hours that nobody asked about.
 
     Only between the first and the last hour of which the store gave readings: what was before or
     comes after is not missing. The store was down then, or no longer holds these hours.
     """
     for source in Source.objects.filter(kind="prometheus").order_by("name"):
-        rows = Fetch.objects.filter(source=source, complete=True)
+        rows = Fetch.objects.filter(known_by(as_of, "at"), source=source, complete=True)
         held = rows.filter(readings__gt=0)
         first = held.order_by("window_start").values_list("window_start", flat=True).first()
         last = held.order_by("-window_end").values_list("window_end", flat=True).first()
