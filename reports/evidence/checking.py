@@ -19,6 +19,7 @@ from reports.queries.standing import Standing, standing
 
 from . import signing
 from .pack import beside, sums_of, told
+from .parquet import parquet_files, same_rows
 from .sealed import zip_bytes
 
 LONGEST_SECONDS = 300
@@ -78,11 +79,7 @@ def _pack(content: bytes) -> dict[str, Any]:
         stand = standing(seal.report)
         week = stand.week
         problems += [] if problems else _differing(files, stand, seal)
-        notes = [
-            f"{name} is not as this version writes it"
-            for name, text in told(stand, files).items()
-            if files.get(name) != text
-        ]
+        notes = [] if problems else _otherwise_written(files, stand)
     if not problems:
         lines, errors = _computed(content, files["verify.py"])
         problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
@@ -91,6 +88,16 @@ def _pack(content: bytes) -> dict[str, Any]:
             problems.append("verify.py stopped: " + errors[-200:])
     return {"kind": "pack", "digest": found, "week": week, "problems": problems, "notes": notes,
             "computed": computed}  # fmt: skip
+
+
+def _otherwise_written(files: dict[str, bytes], stand: Standing) -> list[str]:
+    """The files around what was sealed that this version would write otherwise."""
+    written = told(stand, files) | parquet_files(files)
+    return [
+        f"{name} is not as this version writes it"
+        for name, content in written.items()
+        if files.get(name) != content
+    ]
 
 
 def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
@@ -120,6 +127,11 @@ def _differing(files: dict[str, bytes], stand: Standing, seal: Seal) -> Iterator
     for name, content in beside(stand).items():
         if files.get(name) != content:
             yield f"{name} is not what the seal's record gives"
+    for name in files:
+        if name.endswith(".parquet"):
+            rows = files.get(name.removesuffix("parquet") + "csv")
+            if rows is None or not same_rows(files[name], rows):
+                yield f"{name} does not tell the rows of its CSV"
     printed = files.get("report.pdf")
     if printed and hashlib.sha256(printed).hexdigest() not in signing.printings_of(seal):
         yield "report.pdf is not what was printed from this seal"

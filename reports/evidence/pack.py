@@ -14,7 +14,8 @@ from reports.models import Seal
 from reports.operations.refused import NotAllowed
 from reports.queries.standing import Standing
 
-from . import texts
+from . import dictionary, texts
+from .parquet import parquet_files
 from .sealed import Gone, csv_bytes, sealed_files, zip_bytes
 
 
@@ -39,6 +40,7 @@ def pack(stand: Standing, *, printed: bytes | None, with_documents: bool = False
             f"Report {stand.number} is {stand.state}; only a sealed report has an evidence pack."
         )
     files = sealed_files(record)
+    files |= parquet_files(files)
     files |= beside(stand)
     if printed is not None:
         files["report.pdf"] = printed
@@ -60,6 +62,7 @@ def beside(stand: Standing) -> dict[str, bytes]:
         "seals.csv": seals_csv(seal),
         "documents.csv": documents_csv(stand.statement),
         "parameters.csv": parameters_csv(stand.statement),
+        "dictionary.csv": csv_bytes(dictionary.as_table()),
     }
 
 

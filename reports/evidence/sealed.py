@@ -96,8 +96,11 @@ def csv_bytes(one: Table) -> bytes:
     """A table as CSV: a header, comma, quotes where needed, a line feed at each end, UTF-8."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(one.columns)
-    writer.writerows(one.rows)
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in (one.columns, *one.rows):
+        # A carriage return ends a line for every reader, but the writer does not quote it.
+        returns = any("\r" in cell for cell in row if isinstance(cell, str))
+        (quoting if returns else writer).writerow(row)
     return text.getvalue().encode()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from finops.core.money import plain
 from reports.queries.standing import Standing
 
+from .recipe import recipe
+
 TABLES = {
     "charges": "each charge that touches the week: document, line, whole amounts, place",
     "rules": "ordered rules that place charges and series; the first that matches decides",
@@ -61,15 +63,10 @@ sections.
 | generation tokens | `generation_tokens` | {generation} |
 | cost per million tokens = cost ÷ (prompt + generation) × 1,000,000 | `cost_per_million_tokens` | {price} |
 
-Tokens: in `ledgers/series.csv` take the series of role `prompt` (or `generation`) that the rules give to the workload,
-and sum `tokens` of `ledgers/token_hours.csv` over them, in the hours of the workload's `common` span. A spreadsheet does
-it. The counted workloads and their parts:
-
-{workloads}
-Cost: in `ledgers/charges.csv` sum `effective` of the rows whose `place` is `workload` and whose `target` is the
-workload. Charges of place `shared` are split by their key (`ledgers/shared_keys.csv`). A charge across the edge of a
-span counts by the part inside it (method §3.7).{currencies}
-
+A spreadsheet does it. For each workload that counts: add `tokens` of `ledgers/token_hours.csv` over the series named
+below, in the hours of its span (the first hour is in it, the last instant is not); add `effective` of its rows of
+`ledgers/charges.csv`; add its part of what is shared. The amounts are exact.
+{recipe}{currencies}
 ## From a figure to a document
 
 A row of `charges.csv` names a document (SHA-256) and a line of it. `documents.csv` lists the documents. {documents}
@@ -86,10 +83,12 @@ A row of `token_hours.csv` comes from readings; those of hours with a restart, a
 | `seals.csv` | the chain of seals up to this one |
 | `previous_statement.json` | the statement of the week before, when there was one |
 | `documents.csv`, `parameters.csv` | documents by digest; parameters of the computation |
+| `dictionary.csv` | each column of each ledger: its kind and unit, what it means, where it comes from |
 | `IPE.md` | completeness and accuracy of the information, for the working papers |
 | `verify.py`, `SHA256SUMS` | see above |
 {tables}
-All ledgers are CSV (UTF-8, comma, header). Instants are UTC; names that end in `_ms` are milliseconds since 1970,
+All ledgers are CSV (UTF-8, comma, header); `ledgers/*.parquet` hold the same rows, whole numbers as BIGINT and all else,
+amounts too, as exact text. Instants are UTC; names that end in `_ms` are milliseconds since 1970,
 `_us` microseconds. An empty cell is unknown, which is not zero. Rows are as of {as_of}, when the report was closed;
 what was recorded later is not in them.
 
@@ -166,28 +165,12 @@ def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
         prompt=_shown(figures["prompt_tokens"]),
         generation=_shown(figures["generation_tokens"]),
         price=_shown(figures["cost_per_million_tokens"]),
-        workloads=_workloads(s),
+        recipe=recipe(files, s),
         currencies=CURRENCIES.format(currency=s["currency"]) if s.get("exchange") else "",
         documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
         tables="\n".join(rows),
         as_of=(stand.seal or {})["prepared_at"],
     )
-
-
-def _workloads(s: Mapping[str, Any]) -> str:
-    lines = [
-        "| workload | hours | cost | prompt tokens | generation tokens |",
-        "|---|---|---:|---:|---:|",
-    ]
-    for w in s["workloads"]:
-        f, common = w["figures"], w.get("common")
-        if f["cost_per_million_tokens"] is None or w.get("basis") != "processed" or not common:
-            continue
-        lines.append(
-            f"| {w['slug']} | {common['start']} to {common['end']} | {_shown(f['effective_cost'])} | "
-            f"{_shown(f['prompt_tokens'])} | {_shown(f['generation_tokens'])} |"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def ipe_sheet(stand: Standing, files: Mapping[str, bytes]) -> str:

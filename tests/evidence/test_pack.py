@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,77 @@ def test_the_headline_by_hand_from_the_ledgers(sealed: Sealed) -> None:
     charges = rows(files["ledgers/charges.csv"])
     assert len(charges) == statement["control_totals"]["charges"]
     assert str(counted) != "0" and f"{figures['prompt_tokens']:,}" in files["README.md"].decode()
+
+
+def test_an_outsider_recomputes_the_headline_with_the_readme_alone(sealed: Sealed) -> None:
+    """Each step of the README's recipe, done on the CSV by other means, gives its number."""
+    files = unpacked(sealed.pack())
+    text = files["README.md"].decode()
+    hours, charges = rows(files["ledgers/token_hours.csv"]), rows(files["ledgers/charges.csv"])
+    cost, tokens, steps = Decimal(0), 0, 0
+    for block in text.split("\n### ")[1:-1]:
+        slug, start, _, end = re.split(r",? ", block.splitlines()[0])
+        for line in block.splitlines():
+            step, of, gives = ([*line.strip("| ").split(" | "), "", ""])[:3]
+            if match := re.search(r"series ([\d, ]+): (\d+) rows", of):
+                mine = [h for h in hours if h["series"] in match[1].split(", ")
+                        and start <= h["hour"] < end]  # fmt: skip
+                assert len(mine) == int(match[2])
+                found = sum(int(h["tokens"]) for h in mine)
+                assert f"{found:,}" == gives
+                tokens += found
+            elif step.startswith("own charges inside"):
+                mine = [c for c in charges if (c["place"], c["target"]) == ("workload", slug)]
+                found = sum(Decimal(c["effective"]) for c in mine
+                            if start <= c["start"] and c["end"] <= end)  # fmt: skip
+                assert found == Decimal(gives)
+                cost += found
+            elif match := re.search(r"span: (-?[\d.]+) × ([\d.]+) ÷ ([\d.]+)$", of):
+                share = Decimal(match[1]) * Decimal(match[2]) / Decimal(match[3])
+                assert abs(share - Decimal(gives)) < Decimal("0.001")
+                cost += Decimal(gives)
+            else:
+                continue
+            steps += 1
+    figures = json.loads(files["statement.json"])["figures"]
+    assert steps >= 8
+    assert cost == Decimal(figures["effective_cost"])
+    assert tokens == figures["prompt_tokens"] + figures["generation_tokens"]
+    price = Decimal(re.findall(r"cost ÷ tokens × 1,000,000 \| ([\d.]+)", text)[0])
+    assert price == Decimal(figures["cost_per_million_tokens"])
+    assert f"{cost * 1_000_000 / tokens:.9f}" == f"{price:.9f}"
+
+
+def test_parquet_tells_the_rows_of_the_csv(sealed: Sealed, tmp_path: Path) -> None:
+    import duckdb
+
+    files = unpacked(sealed.pack())
+    names = [name for name in files if name.endswith(".parquet")]
+    assert {name.replace(".parquet", ".csv") for name in names} == {
+        name for name in files if name.startswith("ledgers/") and name.endswith(".csv")
+    }
+    path = tmp_path / "charges.parquet"
+    path.write_bytes(files["ledgers/charges.parquet"])
+    told = duckdb.sql(f"SELECT line, effective, typeof(line) FROM '{path}'").fetchall()
+    said = rows(files["ledgers/charges.csv"])
+    assert [(line, effective) for line, effective, _ in told] == [
+        (int(row["line"]), row["effective"]) for row in said
+    ]
+    assert {kind for _, _, kind in told} == {"BIGINT"}
+
+
+def test_every_column_of_the_pack_is_in_the_data_dictionary(sealed: Sealed) -> None:
+    files = unpacked(sealed.pack())
+    told = {(row["table"], row["column"]) for row in rows(files["dictionary.csv"])}
+    there = {
+        (name[8:-4], "tag:*" if column.startswith("tag:") else column)
+        for name, content in files.items()
+        if name.startswith("ledgers/") and name.endswith(".csv")
+        for column in next(csv.reader(io.StringIO(content.decode(), newline="")))
+    }
+    assert there - told == set()
+    assert {table for table, _ in told - there} <= {"charges", "exchange_rates"}
+    assert all(row["meaning"] and row["source"] for row in rows(files["dictionary.csv"]))
 
 
 def test_the_same_seal_gives_the_same_bytes_whatever_comes_later(sealed: Sealed) -> None:

@@ -1,0 +1,290 @@
+"""The data dictionary of a pack: what each column of its tables means, its unit and its source.
+
+A new table of `finops.ledger.queries.export`, or a new column, is told here; a test compares.
+Kinds: `text`; `whole` (a whole number, BIGINT in Parquet); `exact` (a decimal number or a fraction
+as exact text, in Parquet too, since no binary or 38-digit type holds every amount); `instant`
+(RFC 3339, UTC); `json` (canonical JSON text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from finops.ledger.queries.export import Table, table
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its table, its name, its kind, what it means, and where its values come from."""
+
+    table: str
+    name: str
+    kind: str
+    meaning: str
+    source: str
+
+
+INVOICE = "invoice export, the line named"
+DECISION = "a person's decision, in the trail"
+READINGS = "readings of engines, derived by method §2"
+METRICS = "readings of engines' gauges, derived by method §8"
+
+# One line a column: table or "" for the same table, column, kind, meaning. `[…]` heads a table
+# with its source.
+TOLD = f"""
+[charges] {INVOICE}
+document|text|SHA-256 of the export the line stands in
+line|whole|line of that document
+start|instant|start of the charge's own period
+end|instant|end of the charge's own period, not in it
+billed|exact|amount invoiced for the line, in `currency`
+effective|exact|amortised cost of the line, in `currency`: commitments spread over their use
+gpu_count|exact|GPUs of the machine, by its shape
+consumed_quantity|exact|quantity used, in `consumed_unit`
+consumed_unit|text|unit of the quantity used
+pricing_quantity|exact|quantity priced, in `pricing_unit`
+pricing_unit|text|unit of the quantity priced
+place|text|where the rules put the charge: workload, shared, unused commitment, out of scope or unassigned
+target|text|the workload, or the key a shared charge is split by
+idle_share|exact|share of the node's GPU time that nobody held, as a fraction (from nodes)
+account|text|billing account
+account_name|text|its name
+sub_account|text|account the usage belongs to
+sub_account_name|text|its name
+provider|text|cloud provider
+issuer|text|who issues the invoice
+service|text|service as the issuer names it
+service_category|text|category of the service
+sku|text|stock-keeping unit
+sku_price|text|price id of the SKU
+resource|text|resource id
+resource_name|text|name of the resource
+resource_type|text|type of the resource
+region|text|region
+instance_type|text|shape of the machine
+gpu_model|text|GPU of the shape, by the catalogue
+category|text|usage, purchase, tax, credit or adjustment
+class|text|`Correction` where the line corrects an earlier one
+pricing_category|text|on demand, committed, spot or other
+commitment|text|id of the commitment that covers the line
+commitment_name|text|its name
+commitment_status|text|used or unused part of the commitment
+invoice|text|invoice id, empty while none is issued
+description|text|the line's own description
+frequency|text|one-time, recurring or usage-based
+currency|text|currency of both amounts, ISO 4217
+billing_period|text|month of the invoice, YYYY-MM
+rate_card|text|rate card that priced the line, where no invoice did
+report_billed|exact|`billed` in the report's currency (§3.9)
+report_effective|exact|`effective` in the report's currency (§3.9)
+rate_day|text|day of the rate that converted it, YYYY-MM-DD
+tag:*|text|value of a tag that a rule asks for
+[rules] {DECISION}
+number|whole|the rule's number
+version|whole|its version
+order|whole|rules are asked in this order; the first that matches decides
+subject|text|charge or series
+place|text|where what matches goes
+target|text|workload or key
+matchers|json|name, operator and value of each condition; all must hold
+valid_from|instant|from when it holds; empty: always
+valid_to|instant|until when it holds, not included; empty: always
+[shared_keys] {DECISION}
+key|text|name of the key
+method|text|tokens, gpu-hours or fixed shares
+workload|text|workload of a fixed share
+share|whole|its share, against the sum of shares
+[workloads] {DECISION}
+slug|text|name of the workload
+model|text|model it serves
+stack|text|serving software
+team|text|team or owner
+purpose|text|inference or training
+cluster|text|cluster
+namespace|text|namespace
+rate_cap_tokens_per_second|whole|declared highest rate, for bounds (§2.6)
+kv_bytes_per_token|whole|bytes of KV cache a token takes
+max_model_len|whole|longest request, in tokens
+[series] {READINGS}
+series|whole|number of the series in this ledger
+source|text|where it was read
+metric|text|name of the counter
+role|text|what it counts
+layer|text|engine or gateway
+preference|whole|of several names for the same count the lowest counts
+target|whole|number of the address it was read from
+engine|text|`engine` label
+other_half|whole|1 where the other half of a disaggregated service counts it
+born_ms|whole|birth of the counter, else its first reading, ms since 1970
+last_ms|whole|its last reading, ms since 1970
+usual_ms|whole|usual interval between readings, ms
+source_last_ms|whole|last reading of its whole source, ms since 1970
+end_dark_ms|whole|time after its last reading in which it may have counted unseen, ms
+labels|json|all labels
+[token_hours] {READINGS}
+series|whole|see series
+hour|instant|UTC hour
+tokens|whole|tokens booked in the hour
+readings|whole|readings in the hour
+restarts|whole|restarts that readings of the hour show
+hidden_resets|whole|of them those that no fall of the value shows
+openings|whole|first readings whose birth is not proven; they book nothing
+opening_tokens|whole|what they showed, tokens
+alternations|whole|changes between processes behind one address
+unmarked|whole|1 where no mark of a process stands beside the readings
+rate_tokens|whole|highest rise between two readings, tokens
+rate_ms|whole|over this time, ms
+first_ms|whole|first reading, ms since 1970
+last_ms|whole|last reading, ms since 1970
+[gaps] {READINGS}
+series|whole|see series
+from_ms|whole|last reading before the silence, ms since 1970
+to_ms|whole|first reading after it, ms since 1970
+usual_ms|whole|usual interval, ms
+tokens|whole|tokens that the first reading after it booked
+[restarts] {READINGS}
+series|whole|see series
+hour|instant|UTC hour of the reading that shows it
+at_ms|whole|that reading, ms since 1970
+dark_ms|whole|time in which tokens may have been lost unseen, ms
+shown_tokens|whole|of them what the next reading shows already
+[readings] samples of the document named
+series|whole|see series
+hour|instant|UTC hour
+why|text|`restart` (all readings of an hour with a restart, birth or opening), or an edge of the week
+high_before|whole|highest value booked of the counter before the hour, tokens
+mark_before_us|whole|mark of its process before the hour, µs since 1970
+at_ms|whole|instant of the reading, ms since 1970
+value|whole|value of the counter, tokens
+mark_us|whole|mark of the process beside it, µs since 1970
+replica|text|replica of the store it came from
+document|text|SHA-256 of the document it came in
+[usage_hours] usage records, the document named
+document|text|SHA-256
+source|text|where the records came from
+hour|instant|UTC hour
+labels|json|model and other labels
+prompt_tokens|whole|prompt tokens of requests that finished
+cached_tokens|whole|of them read from the cache; empty: not told
+generation_tokens|whole|generation tokens
+requests|whole|requests
+quality|text|measured, re-tokenised or estimated
+[gpu_hours] readings of clusters or devices, by method §4
+workload|text|workload
+hour|instant|UTC hour
+numerator|whole|GPU-hours held in the hour, as a fraction
+denominator|whole|its denominator
+source|text|by what they are known
+[engines] {METRICS}
+series|whole|number of the series of its KV usage
+target|whole|number of the address
+engine|text|`engine` label
+name|text|pod or address
+labels|json|all labels
+[cache_hours] {METRICS}
+series|whole|see engines
+hour|instant|UTC hour
+blocks|whole|KV blocks of the pool
+block_size|whole|tokens a block holds
+pool_tokens|whole|tokens the pool holds, where the engine says so
+max_model_len|whole|longest request, tokens
+observed_ms|whole|time observed, ms
+active_block_ms|whole|blocks in use × ms
+peak_blocks|whole|most blocks in use
+peak_ms|whole|when, ms since 1970
+peak_running|whole|most requests running together
+stale_ms|whole|time left out because the gauge stood still, ms
+[preemptions] {READINGS}
+series|whole|number of the series
+target|whole|number of the address
+engine|text|`engine` label
+hour|instant|UTC hour
+count|whole|requests set back for want of room
+[reaches] all exports and readings of the ledger as of the closing
+kind|text|cost, issuer or source
+name|text|its name
+first|instant|where it begins
+last|instant|how far it reaches
+ended|whole|1 where it ended long before the others
+[invoice_lines] invoice exports of the months concerned, whole months
+issuer|text|issuer
+account|text|billing account
+invoice|text|invoice id
+month|text|month, YYYY-MM
+currency|text|currency
+document|text|SHA-256 of the export
+billed|exact|sum of billed amounts, in `currency`
+lines|whole|lines summed
+[invoice_amounts] a person's reading of the printed invoice, or its file
+issuer|text|issuer
+invoice|text|invoice id
+billing_period|text|month, YYYY-MM
+currency|text|currency
+amount|exact|amount printed on the invoice, in `currency`
+document_id|text|SHA-256 of the invoice, where it is kept
+at|instant|when it was recorded
+by|text|by whom
+[confirmations] {DECISION}
+issuer|text|issuer
+billing_account|text|account
+billing_period|text|month, YYYY-MM
+at|instant|when
+by|text|by whom
+[exchange_rates] the published rates, the document named
+currency|text|currency, ISO 4217
+day|text|day the rate was published for, YYYY-MM-DD
+per_eur|exact|units of it for one euro
+document|text|SHA-256 of the file of rates
+[baselines] {DECISION}, with the documents named
+workload|text|workload compared
+kind|text|measured or declared
+basis|text|processed or delivered tokens
+quality|text|measured, re-tokenised or estimated
+currency|text|currency of cost and prices
+frozen_at|instant|when it was frozen
+author|text|by whom
+approver|text|approved by whom
+cost|exact|effective cost of its period, in `currency`
+prompt_tokens|whole|prompt tokens of its period
+cached_tokens|whole|of them read from the cache
+generation_tokens|whole|generation tokens of its period
+declared_price|exact|price per million tokens, where declared
+classes|json|prices per million tokens by class, where known
+model|text|model of the legacy stack
+tokenizer|text|its tokenizer
+legacy|text|workload of the legacy stack
+period_start|instant|start of its period
+period_end|instant|end of its period, not in it
+documents|json|SHA-256 of its documents
+note|text|what its author says
+"""
+
+
+def columns() -> Iterator[Column]:
+    """Every column of every table, in the order of the tables."""
+    of, source = "", ""
+    for line in TOLD.strip().splitlines():
+        if line.startswith("["):
+            of, _, source = line[1:].partition("] ")
+            continue
+        name, kind, meaning = line.split("|", 2)
+        yield Column(of, name, kind, meaning, source)
+
+
+def kinds(of: str) -> dict[str, str]:
+    """The kinds of a table's columns by name."""
+    return {one.name: one.kind for one in columns() if one.table == of}
+
+
+def kind_of(known: dict[str, str], name: str) -> str:
+    """A column's kind; tags are text, like every column that is not told."""
+    return known.get(name, "text")
+
+
+def as_table() -> Table:
+    """The dictionary as a table of its own."""
+    names = ("table", "column", "kind", "meaning", "source")
+    return table(
+        "dictionary", names, ((c.table, c.name, c.kind, c.meaning, c.source) for c in columns())
+    )
