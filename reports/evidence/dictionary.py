@@ -176,6 +176,28 @@ hour|instant|UTC hour
 numerator|whole|GPU-hours held in the hour, as a fraction
 denominator|whole|its denominator
 source|text|by what they are known
+[objectives] {DECISION}
+workload|text|workload
+first_token_seconds|exact|longest time to the first token that is in time, s
+inter_token_seconds|exact|longest time between tokens that is in time, s
+target|exact|share of requests that are to be in time
+valid_from|instant|from when it holds
+at|instant|when it was recorded
+by|text|by whom
+note|text|what its author says
+[latency_buckets] {READINGS}
+series|whole|number of the series
+measure|text|what the histogram measures
+preference|whole|of several names for the same measure the lowest counts
+target|whole|number of the address
+engine|text|`engine` label
+bound_seconds|exact|upper bound of the bucket, s; `+Inf`-like text for the last
+labels|json|all labels
+[latency_hours] {READINGS}
+series|whole|see latency_buckets
+hour|instant|UTC hour
+count|whole|observations up to the bound, in the hour
+readings|whole|readings in the hour
 [engines] {METRICS}
 series|whole|number of the series of its KV usage
 target|whole|number of the address
