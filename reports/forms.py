@@ -72,10 +72,10 @@ class SeveralFilesField(forms.FileField):
     widget = SeveralFilesInput
 
     def clean(self, data: Any, initial: Any = None) -> Any:
-        """Each file on its own."""
+        """Each file on its own; none at all is refused where one is required."""
         given = data if isinstance(data, list | tuple) else [data]
         one = super().clean
-        return [one(item, initial) for item in given]
+        return [one(item, initial) for item in given or [None]]
 
 
 class UploadForm(PlainForm):

@@ -31,7 +31,7 @@ PERMISSIONS: dict[str, tuple[str, frozenset[str]]] = {
     "invoice": ("Enter invoice amounts, confirm months", frozenset({FINANCE, ADMIN})),
     "close": ("Close and restate weeks", frozenset({FINANCE, ADMIN})),
     "dispose": ("Decide on exceptions", frozenset({FINANCE, ENGINEER, ADMIN})),
-    "approve": ("Review, approve and seal reports", frozenset({FINANCE, ADMIN})),
+    "approve": ("Review, approve and seal reports; approve baselines", frozenset({FINANCE, ADMIN})),
     "people": ("Manage people and their roles", frozenset({ADMIN})),
 }
 

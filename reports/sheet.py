@@ -18,6 +18,7 @@ from reports import charts, figures, level_words
 from reports.footnotes import footnotes
 from reports.memory_words import memory_blocks, shared_device_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
+from reports.saving_words import questions
 from reports.waterfall import places
 
 BRIDGE_TEXTS = {
@@ -81,7 +82,7 @@ def context(
     values = s["figures"]
     levels = level_words.levels(s)
     s["workloads"] = [_workload(w) | {"level": levels.get(w["slug"])} for w in s["workloads"]]
-    s["baselines"] = [_baseline(b) for b in s["baselines"]]
+    s["baselines"] = [_baseline(b, s["period"]["zone"]) for b in s["baselines"]]
     s["rules"] = [dict(r) | {"shown": _matchers(r["matchers"])} for r in s.get("rules", [])]
     defined = charts.of_statement(s)
     drawn = {name: _drawn(name, chart, note_url) for name, chart in defined.items()}
@@ -99,6 +100,7 @@ def context(
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],
         "unit_interval": _wide(values, "cost_per_million_lower", "cost_per_million_upper"),
         "saving_interval": _apart(values),
+        "saving_basis": _saving_basis(s),
         "period_differs": _differs(values, "effective_cost", "period_effective_cost"),
         "last_day": end - timedelta(seconds=1) if end else None,
         "exceptions": [
@@ -134,8 +136,21 @@ def _workload(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _baseline(row: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(row) | {"interval": _apart(row)}
+def _baseline(row: Mapping[str, Any], zone: str) -> dict[str, Any]:
+    return dict(row) | {"interval": _apart(row), "questions": questions(row, zone)}
+
+
+def _saving_basis(s: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the sum of savings: token bases, scope, and whether all is approved."""
+    counted = [row for row in s["baselines"] if row.get("saving") is not None]
+    scope = s.get("saving_scope") or {}
+    return {
+        "bases": " and ".join(sorted({row["basis"] for row in counted})),
+        "workloads": [row["workload"] for row in counted],
+        "of": scope.get("of"),
+        "share": scope.get("share_of_cost"),
+        "unapproved": len([row for row in counted if "approver" in row and not row["approver"]]),
+    }
 
 
 def _apart(values: Mapping[str, Any]) -> bool:

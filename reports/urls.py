@@ -94,6 +94,9 @@ urlpatterns = [
     path("rules/preview/", rules.preview, name="rule-preview"),
     path("rules/<int:number>/retire/", rules.retire, name="rule-retire"),
     path("baselines/", baselines.listing, name="baselines"),
+    path("baselines/<int:number>/", baselines.baseline, name="baseline"),
+    path("baselines/<int:number>/decide/", baselines.decide, name="baseline-decide"),
+    path("baselines/papers/<slug:digest>/", baselines.paper, name="baseline-paper"),
     path("people/", people.listing, name="people"),
     path("people/<int:pk>/", people.change, name="person"),
 ]

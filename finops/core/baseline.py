@@ -53,6 +53,7 @@ class Terms:
     documents: tuple[str, ...] = ()
     note: str = ""
     quoted: Quoted | None = None
+    newer_waiting: int = 0
 
     @property
     def day(self) -> date:
@@ -108,6 +109,13 @@ class Comparison:
     by_class: bool = False
     reason: str | None = None
     bounds_reason: str | None = None
+
+    @property
+    def saving_share(self) -> Decimal | None:
+        """Saving ÷ counterfactual: by so much the baseline could be lower until nothing is saved."""
+        if self.saving is None or not self.counterfactual:
+            return None
+        return divide(self.saving, self.counterfactual)
 
 
 def compare(
@@ -219,6 +227,11 @@ def notes(terms: Terms, *, model: str, cached_known: bool, end: datetime) -> lis
         found.append(
             "This workload tells cached prompt tokens, the baseline does not: its price treats all "
             "prompt tokens alike."
+        )
+    if not terms.approver:
+        found.append(
+            f"The baseline is not approved yet: {terms.author} registered it, and nobody else has "
+            "examined it."
         )
     if terms.quality != "measured":
         found.append(f"The baseline's tokens are {terms.quality}, not measured.")

@@ -90,6 +90,7 @@ def baseline_value(w: WorkloadFacts, terms: Terms, compared: Comparison, end: da
         "saving": text_of(compared.saving),
         "saving_lower": text_of(compared.saving_lower),
         "saving_upper": text_of(compared.saving_upper),
+        "saving_share": text_of(compared.saving_share),
         "reason": compared.reason,
         "sensitivity": [
             {"change": f"{change if change[0] == '-' else '+' + change} %", "saving": plain(saving)}

@@ -130,6 +130,20 @@ def _baseline(workload: WorkloadFacts, end: datetime) -> Iterator[Notice]:
             workload.slug,
             f"{workload.slug}: the baseline is {terms.age(end).days} days old (over 180).",
         )
+    if terms and not terms.approver:
+        yield Notice(
+            "baseline-not-approved",
+            workload.slug,
+            f"{workload.slug}: its baseline was registered by {terms.author} and is not approved by "
+            "another person; the saving stands on it all the same.",
+        )
+    if terms and terms.newer_waiting:
+        yield Notice(
+            "baseline-waits",
+            workload.slug,
+            f"{workload.slug}: {counted_text(terms.newer_waiting, 'newer baseline')} waiting for "
+            "approval; the report compares with the approved one.",
+        )
 
 
 def _memory(workload: WorkloadFacts) -> Iterator[Notice]:

@@ -833,7 +833,8 @@ def against_baseline(terms, w, currency, end):
     since = instant(terms["period_end"]) or instant(terms["frozen_at"])
     found = {"cost_per_million_tokens": price, "age_days": (end - since) // DAY,
              "actual": w["cost"], "sensitivity": []}
-    found |= dict.fromkeys(("counterfactual", "saving", "saving_lower", "saving_upper",
+    found |= {name: terms[name] for name in ("kind", "basis", "quality", "author", "approver")}
+    found |= dict.fromkeys(("counterfactual", "saving", "saving_share", "saving_lower", "saving_upper",
                             "break_even_cost_per_million_tokens"))
     tokens = w["delivered"] if terms["basis"] == "delivered" else (
         w["counted"] if w["basis"] == "processed" else None)
@@ -848,6 +849,7 @@ def against_baseline(terms, w, currency, end):
     else:
         would = quotient(cost * total, old)
     found |= {"counterfactual": would, "saving": would - w["cost"],
+              "saving_share": quotient(would - w["cost"], would) if would else None,
               "break_even_cost_per_million_tokens": quotient(w["cost"] * MILLION, total)}
     if None not in (tokens["lower"], tokens["upper"]):
         for side in ("lower", "upper"):

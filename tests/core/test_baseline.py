@@ -13,7 +13,7 @@ from finops.core.unit_cost import Counted
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 MEASURED = Terms(
-    "llama", "measured", "delivered", "measured", "USD", AT, "ada", cost=Decimal("500"),
+    "llama", "measured", "delivered", "measured", "USD", AT, "ada", "ben", cost=Decimal("500"),
     prompt_tokens=80_000_000, generation_tokens=20_000_000, model="llama-2", tokenizer="llama-2",
     period_start=AT - timedelta(days=7), period_end=AT,
 )  # fmt: skip
@@ -89,3 +89,15 @@ def test_differences_are_said_not_smoothed():
     assert "cached" in text and "181 days old" in text
     same = notes(MEASURED, model="llama-2", cached_known=False, end=AT + timedelta(days=180))
     assert same == []
+    alone = replace(MEASURED, approver="")
+    (said,) = notes(alone, model="llama-2", cached_known=False, end=AT + timedelta(days=180))
+    assert "not approved yet: ada registered it" in said
+
+
+def test_the_saving_s_share_says_how_far_the_baseline_may_fall():
+    # 40 million tokens at 5 are 200; 150 were spent: a baseline a quarter lower saves nothing.
+    found = compare(MEASURED, Counted(40_000_000, 0), Decimal(150), "USD")
+    assert found.saving_share == Decimal("0.25")
+    lower = replace(MEASURED, cost=Decimal("375"))
+    assert compare(lower, Counted(40_000_000, 0), Decimal(150), "USD").saving == 0
+    assert compare(DECLARED, None, Decimal(1), "USD").saving_share is None

@@ -20,6 +20,7 @@ HOUR = timedelta(hours=1)
 
 GROWING = [
     "Baseline",
+    "BaselineDecision",
     "CacheHour",
     "Charge",
     "CsvMapping",

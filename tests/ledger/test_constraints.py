@@ -41,6 +41,13 @@ def baseline(**changes: Any) -> ledger.Baseline:
     return ledger.Baseline(**values | declared | changes)
 
 
+def decision(**changes: Any) -> ledger.BaselineDecision:
+    values = {"verdict": "approved", "at": NOW, "by": "Bo"}
+    if "baseline" not in changes:
+        changes = {"baseline": saved(baseline())} | changes
+    return ledger.BaselineDecision(**values | changes)
+
+
 def cache_hour(**changes: Any) -> ledger.CacheHour:
     values = {"hour": NOW, "revision": 1, "observed_ms": 0, "posted_at": NOW}
     return ledger.CacheHour(series=series(), **values | changes)
@@ -134,6 +141,13 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
         lambda: baseline(kind="guessed"),
     ],
     "baseline_approver_is_another_person": [lambda: baseline(approved_by="Ada")],
+    "baseline_decision_verdict": [lambda: decision(verdict="perhaps", text="why")],
+    "baseline_decision_says_why": [
+        lambda: decision(verdict="refused"),
+        lambda: decision(verdict="withdrawn"),
+    ],
+    "baseline_decision_has_a_person": [lambda: decision(by="")],
+    "baseline_decision_once": [lambda: copy_of(decision())],
     "cache_hour_once": [lambda: copy_of(cache_hour())],
     "cache_hour_observed": [lambda: cache_hour(observed_ms=-1)],
     "engine_start_once": [lambda: copy_of(engine_start())],
@@ -190,6 +204,8 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: rule(valid_from=NOW, valid_to=NOW + timedelta(seconds=1)),
         lambda: baseline(approved_by="Bo"),
         lambda: baseline(**MEASURED, cost=Decimal(1), generation_tokens=1),
+        lambda: decision(),
+        lambda: decision(verdict="refused", text="no source", by="Ada"),
         lambda: cache_hour(),
         lambda: engine_start(),
         lambda: link(tensor_parallel=1, pipeline_parallel=1),

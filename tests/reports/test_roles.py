@@ -34,6 +34,7 @@ ACTS = [
     ("sources", {}, "sources"),
     ("invoices", {}, "invoice"),
     ("baselines", {"kind": "declared"}, "baseline"),
+    ("baseline-decide", {"number": 1}, "approve"),
 ]
 
 pytestmark = [

@@ -1,6 +1,6 @@
 """The ledger's tables: what happened. Evidence, readings, charges, and who claims them."""
 
-from .allocation import Baseline, Rule, SharedKey, Workload
+from .allocation import Baseline, BaselineDecision, Rule, SharedKey, Workload
 from .charges import (
     Charge,
     Delivery,
@@ -20,6 +20,7 @@ from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageH
 
 __all__ = [
     "Baseline",
+    "BaselineDecision",
     "CacheHour",
     "Charge",
     "CsvMapping",

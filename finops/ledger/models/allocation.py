@@ -160,3 +160,35 @@ class Baseline(models.Model):
                 name="baseline_approver_is_another_person",
             ),
         ]
+
+
+class BaselineDecision(models.Model):
+    """What another person says of a baseline: approved, refused, or withdrawn later. Append-only.
+
+    The newest word holds. The schema refuses an approval by the baseline's author (migration 0009).
+    """
+
+    VERDICTS = [(v, v.capitalize()) for v in ("approved", "refused", "withdrawn")]
+
+    baseline = models.ForeignKey(Baseline, models.PROTECT, related_name="decisions")
+    verdict = models.CharField(max_length=10, choices=VERDICTS)
+    text = models.TextField(blank=True)
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(verdict__in=["approved", "refused", "withdrawn"]),
+                name="baseline_decision_verdict",
+            ),
+            models.CheckConstraint(
+                condition=Q(verdict="approved") | ~Q(text=""),
+                name="baseline_decision_says_why",
+            ),
+            models.CheckConstraint(condition=~Q(by=""), name="baseline_decision_has_a_person"),
+            models.UniqueConstraint(fields=["baseline", "verdict"], name="baseline_decision_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.baseline_id} {self.verdict} by {self.by}"

@@ -1,19 +1,30 @@
-"""Freezing baselines: a declared price with its document, or a measured period (method §6)."""
+"""Freezing baselines, a declared price or a measured period, and deciding on them (method §6)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from django.db import IntegrityError
 
 from finops.core.allocation import WORKLOAD, Place
 from finops.core.money import parse_decimal, plain
 from finops.core.period import Period, rfc3339
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import CLASSES
-from finops.ledger.models import Baseline, Document, Workload
+from finops.ledger.models import Baseline, BaselineDecision, Document, Workload
+from finops.ledger.queries.baselines import (
+    APPROVED,
+    REFUSED,
+    WAITING,
+    WITHDRAWN,
+    baseline_row,
+    standing_of,
+)
+from finops.ledger.queries.costs import other_currencies
 from finops.ledger.queries.reading import Reading, read
 from finops.ledger.which import atomic
 from finops.trail.operations import record
@@ -22,6 +33,12 @@ from .documents import Kept, keep
 from .papers import refuse_data
 from .workloads import NotAccepted, workload_named
 
+PAPER = "baseline-evidence"  # the format of documents that are kept for a baseline alone
+POSSIBLE = {
+    APPROVED: (WAITING,),
+    REFUSED: (WAITING,),
+    WITHDRAWN: (APPROVED,),
+}
 BASES = ("processed", "delivered")
 QUALITIES = ("measured", "re-tokenised", "estimated")
 
@@ -41,8 +58,9 @@ def declare_baseline(
     tokenizer: str = "",
     note: str = "",
     approved_by: str = "",
+    more: Sequence[Path] = (),
 ) -> Baseline:
-    """A declared price per million tokens, with the document that says it.
+    """A declared price per million tokens, with the document that says it and `more` beside it.
 
     `classes` holds prices per million by class where the document gives them. NotAccepted says
     what is wrong.
@@ -55,11 +73,7 @@ def declare_baseline(
     _check(basis, quality, currency, by, approved_by)
     if not document.is_file():
         raise NotAccepted(f"{document}: there is no such file; a declared price needs its document")
-    kept = keep(document, document.name, str(document.absolute()))
-    try:
-        refuse_data(kept)
-    except ValueError as error:
-        raise NotAccepted(str(error)) from None
+    papers = _papers([document, *more])
     row = Baseline(
         workload=workload,
         kind="declared",
@@ -70,13 +84,12 @@ def declare_baseline(
         classes=prices,
         model=model,
         tokenizer=tokenizer,
-        documents=[kept.sha256],
+        documents=[kept.sha256 for kept in papers],
         note=note,
         at=at,
         by=by,
-        approved_by=approved_by,
     )
-    return _keep(row, kept)
+    return _keep(row, papers, approved_by)
 
 
 def measure_baseline(
@@ -89,8 +102,11 @@ def measure_baseline(
     tokenizer: str = "",
     note: str = "",
     approved_by: str = "",
+    documents: Sequence[Path] = (),
 ) -> Baseline:
     """Freezes the tokens and the effective cost of a legacy workload in a period of whole hours.
+
+    `documents` are papers that stand beside the ledger's own, a memorandum for one.
 
     The basis is delivered where usage records tell of it, else processed. NotAccepted where the
     ledger has no tokens or no cost of the legacy workload in the period.
@@ -98,13 +114,53 @@ def measure_baseline(
     workload, old = workload_named(slug), workload_named(legacy)
     if old.pk == workload.pk:
         raise NotAccepted("a workload cannot be its own baseline")
+    papers = _papers(documents)
     reading = read(period)
     row = _measured(reading, old)
+    row.documents = [*row.documents, *(p.sha256 for p in papers if p.sha256 not in row.documents)]
     row.workload, row.legacy_workload = workload, old
     row.model, row.tokenizer, row.note = old.model, tokenizer or old.model, note
-    row.at, row.by, row.approved_by = at, by, approved_by
+    row.at, row.by = at, by
     _check(row.basis, row.quality, row.currency, by, approved_by)
-    return _keep(row)
+    return _keep(row, papers, approved_by)
+
+
+def decide_baseline(
+    number: int, verdict: str, *, by: str, at: datetime, text: str = ""
+) -> BaselineDecision:
+    """Approves, refuses or withdraws a baseline (method §6).
+
+    NotAccepted where there is none, where its author would approve it, where a refusal or a
+    withdrawal says no reason, and where the word was said before.
+    """
+    row, text = baseline_row(number), text.strip()
+    if row is None:
+        raise NotAccepted(f"there is no baseline {number}")
+    state = standing_of(row).state
+    if state not in POSSIBLE[verdict]:
+        raise NotAccepted(f"baseline {number} is {state}: it cannot be {verdict}")
+    if verdict == APPROVED and by == row.by:
+        raise NotAccepted(
+            f"a baseline is approved by another person than its author: {by} registered it"
+        )
+    if verdict != APPROVED and not text:
+        raise NotAccepted(f"say why baseline {number} is {verdict}")
+    return _decided(row, verdict, by=by, at=at, text=text)
+
+
+def _decided(
+    row: Baseline, verdict: str, *, by: str, at: datetime, text: str = ""
+) -> BaselineDecision:
+    try:
+        with atomic():
+            decision = BaselineDecision.objects.create(
+                baseline=row, verdict=verdict, text=text, at=at, by=by
+            )
+            record(at=at, actor=by, action=f"baseline {verdict}",
+                   subject=f"baseline {row.pk} of {row.workload.slug}", detail={"text": text})  # fmt: skip
+    except IntegrityError as error:  # another person was faster
+        raise NotAccepted(f"baseline {row.pk}: {str(error).splitlines()[0]}") from None
+    return decision
 
 
 def _tokens(reading: Reading, slug: str) -> tuple[str, int, int | None, int]:
@@ -127,6 +183,11 @@ def _measured(reading: Reading, old: Workload) -> Baseline:
         raise NotAccepted(
             f"the ledger has no cost of {old.slug} in {reading.currency} in this period"
         )
+    others = ", ".join(
+        name for name, _ in other_currencies(reading.whole, old.slug, reading.currency)
+    )
+    if others:
+        raise NotAccepted(f"a part of the cost of {old.slug} is in {others} and was not converted")
     _check_reach(reading)
     return Baseline(
         kind="measured",
@@ -193,14 +254,35 @@ def _check(basis: str, quality: str, currency: str, by: str, approved_by: str) -
         raise NotAccepted("a baseline is approved by another person than its author")
 
 
-def _keep(row: Baseline, kept: Kept | None = None) -> Baseline:
+def _keep(row: Baseline, papers: Sequence[Kept], approved_by: str) -> Baseline:
+    """Keeps a baseline with its documents; one whose approver is named is approved at once."""
     with atomic():
-        if kept is not None:
+        for kept in papers:
             _keep_document(kept, row)
         row.save(force_insert=True)
         record(at=row.at, actor=row.by, action="baseline added",
                subject=f"baseline {row.pk} of {row.workload.slug}", detail=_detail(row))  # fmt: skip
+        if approved_by:
+            _decided(row, APPROVED, by=approved_by, at=row.at)
     return row
+
+
+def _papers(documents: Iterable[Path]) -> list[Kept]:
+    """The documents as they are kept, by digest; NotAccepted for one that is missing or empty, or
+    that holds data which nobody has ingested."""
+    found: dict[str, Kept] = {}
+    for path in documents:
+        if not path.is_file():
+            raise NotAccepted(f"{path}: there is no such file")
+        if not path.stat().st_size:
+            raise NotAccepted(f"{path.name} is empty")
+        kept = keep(path, path.name, str(path.absolute()))
+        try:
+            refuse_data(kept)
+        except ValueError as error:
+            raise NotAccepted(str(error)) from None
+        found[kept.sha256] = kept
+    return list(found.values())
 
 
 def _keep_document(kept: Kept, row: Baseline) -> None:
@@ -211,7 +293,7 @@ def _keep_document(kept: Kept, row: Baseline) -> None:
             "size_bytes": kept.size_bytes,
             "name": kept.name,
             "origin": kept.origin,
-            "format": "baseline-evidence",
+            "format": PAPER,
             "received_at": row.at,
             "received_by": row.by,
         },
@@ -233,5 +315,4 @@ def _detail(row: Baseline) -> dict[str, Any]:
         "generation_tokens": row.generation_tokens,
         "legacy": row.legacy_workload.slug if row.legacy_workload else None,
         "documents": row.documents,
-        "approved_by": row.approved_by,
     }

@@ -199,7 +199,8 @@ def _confirmations(period: Period, as_of: datetime) -> Table:
 
 
 def _baselines(as_of: datetime) -> Table:
-    columns = tuple(field.name for field in fields(Terms) if field.name != "quoted")
+    left_out = ("quoted", "newer_waiting")  # said by the rates and by later rows
+    columns = tuple(field.name for field in fields(Terms) if field.name not in left_out)
     found = sorted(newest_baselines(as_of).items())
     rows = []
     for _, terms in found:

@@ -1,4 +1,4 @@
-"""`baseline add | list`: what the legacy stack cost, frozen, dated and sourced (method §6)."""
+"""`baseline add | approve | refuse | withdraw | list`: the legacy stack's frozen cost (method §6)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,46 @@ from finops.ledger.models import Baseline
 from finops.ledger.operations.baselines import (
     BASES,
     QUALITIES,
+    decide_baseline,
     declare_baseline,
     measure_baseline,
 )
-from finops.ledger.queries.baselines import baseline_rows, baseline_value
+from finops.ledger.queries.baselines import (
+    APPROVED,
+    REFUSED,
+    WITHDRAWN,
+    baseline_row,
+    baseline_rows,
+    baseline_value,
+)
 from finops.ledger.verbs import instant, refusals, verb, who
 
+DECISIONS = {
+    "approve": "approve a baseline that another person registered",
+    "refuse": "refuse a baseline, with a reason",
+    "withdraw": "withdraw an approved baseline, with a reason; register a new one after it",
+}
 CLASS_OPTIONS = {"prompt": "prompt", "cached_prompt": "cached-prompt", "generation": "generation"}
 
 
 class Command(cli.Command):
-    """Adds a declared baseline (a price with its document) or a measured one (a period)."""
+    """Adds a declared baseline (a price with its document) or a measured one (a period); another
+    person approves it."""
 
-    help = "Add a baseline, declared or measured, or list them."
+    help = "Add a baseline, declared or measured, decide on one, or list them."
     writes = True  # baselines belong to the own ledger from its first day
 
     def arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|list")
+        verbs = parser.add_subparsers(
+            dest="verb", required=True, metavar="add|approve|refuse|withdraw|list"
+        )
         add = verb(verbs, "add", "freeze a baseline")
         add.add_argument("slug", metavar="WORKLOAD", help="the workload it is compared with")
         add.add_argument("--per-million", metavar="P", help="declared: price per million tokens")
         add.add_argument("--currency", default="USD", help="declared: its currency")
-        add.add_argument("--document", metavar="FILE", help="declared: what says the price")
+        add.add_argument("--document", metavar="FILE", action="append", default=[],
+                         help="declared: what says the price; may be repeated, and stand beside a "
+                         "measured one")  # fmt: skip
         add.add_argument("--basis", default="processed", choices=BASES, help="declared")
         add.add_argument("--quality", default="measured", choices=QUALITIES, help="declared")
         for option in CLASS_OPTIONS.values():
@@ -46,11 +64,17 @@ class Command(cli.Command):
         add.add_argument("--tokenizer", default="")
         add.add_argument("--note", default="")
         add.add_argument("--approved-by", default="", metavar="USER")
+        for name, told in DECISIONS.items():
+            one = verb(verbs, name, told)
+            one.add_argument("number", type=int, metavar="NUMBER", help="as `list` gives it")
+            one.add_argument("--text", default="", help="why")
         verb(verbs, "list", "list the baselines", acts=False)
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if options["verb"] == "list":
-            return {"baselines": baseline_rows()}, True
+            return {"baselines": baseline_rows(datetime.now(UTC))}, True
+        if options["verb"] in DECISIONS:
+            return self._decide(options), True
         with refusals():
             if options["legacy"]:
                 row = self._measure(options)
@@ -61,14 +85,33 @@ class Command(cli.Command):
                     "Give --per-million P --currency USD --document FILE for a declared baseline, or "
                     "--from T --to T --workload LEGACY for a measured one."
                 )
-        return {"baseline": baseline_value(row), "ok": True}, True
+        return self._answer(row.pk), True
+
+    def _answer(self, number: int) -> dict[str, Any]:
+        """The baseline as it stands now."""
+        row = baseline_row(number)
+        assert row is not None
+        return {"baseline": baseline_value(row, datetime.now(UTC)), "ok": True}
+
+    def _decide(self, options: dict[str, Any]) -> dict[str, Any]:
+        verdict = {"approve": APPROVED, "refuse": REFUSED, "withdraw": WITHDRAWN}[options["verb"]]
+        with refusals():
+            decide_baseline(
+                options["number"],
+                verdict,
+                text=options["text"],
+                by=who(options),
+                at=datetime.now(UTC),
+            )
+        return self._answer(options["number"])
 
     def _declare(self, options: dict[str, Any]) -> Baseline:
         given = {name: options[f"{name}_per_million"] for name in CLASS_OPTIONS}
         names = ("per_million", "currency", "basis", "quality", "model")
         return declare_baseline(
             options["slug"],
-            document=Path(options["document"]),
+            document=Path(options["document"][0]),
+            more=[Path(text) for text in options["document"][1:]],
             classes={name: price for name, price in given.items() if price},
             **{name: options[name] for name in names},
             **_common(options),
@@ -86,6 +129,7 @@ class Command(cli.Command):
             options["slug"],
             legacy=options["legacy"],
             period=Period(start, end),
+            documents=[Path(text) for text in options["document"]],
             **_common(options),
         )
 
