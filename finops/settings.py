@@ -166,6 +166,11 @@ CONTENT_SECURITY_POLICY = {
 METRICS_TOKEN = environment.text("HEADROOM_METRICS_TOKEN")
 
 # Files people hand over: looked into daily, each file read once (its bytes are kept).
+# Lines of invoices: a document of more lines than this is kept as sums, as far as nothing looks at
+# its lines one by one (0: any document); and how many threads read it.
+SUM_LINES_ABOVE = environment.whole_number("HEADROOM_SUM_LINES_ABOVE", 100_000, least=0)
+BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, most=64)
+
 INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICE_FOLDER", str(DATA / "invoices")))
 
 LOGGING = {

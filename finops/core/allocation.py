@@ -23,6 +23,7 @@ UNASSIGNED = "unassigned"
 PLACES = (WORKLOAD, SHARED, IDLE, UNUSED_COMMITMENT, OUT_OF_SCOPE, UNASSIGNED)
 
 BUILT_IN_KEYS = ("tokens", "gpu-hours")
+KEPT_SUM = "kept sum"  # no label and no column has a blank in its name
 COMMITMENT_COLUMNS = frozenset({"commitment", "commitment_name", "commitment_status"})
 CHARGE_COLUMNS = (
     "account", "account_name", "sub_account", "sub_account_name", "provider", "issuer", "service",
@@ -137,10 +138,11 @@ def place_of(columns: Mapping[str, str | None], instant: datetime, rules: Sequen
     """The one place of a charge or series at an instant; `rules` as `in_order` gives them.
 
     The unused part of a commitment is its own place unless a rule claims it by naming a
-    commitment column: a rule on an account alone does not reach it (method §4).
+    commitment column: a rule on an account alone does not reach it (method §4). A kept sum holds
+    only lines that no rule reached, and not the columns that rules look at: none is tried on it.
     """
     unused = (columns.get("commitment_status") or "").casefold() == "unused"
-    for rule in rules:
+    for rule in () if columns.get(KEPT_SUM) else rules:
         if unused and not rule.names_a_commitment:
             continue
         if rule.valid_at(instant) and rule.reaches(columns):
@@ -154,7 +156,7 @@ class Assigner:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = in_order(rules)
         names = {matcher.name for rule in self.rules for matcher in rule.matchers}
-        self._names = tuple(sorted(names | {"commitment_status"}))
+        self._names = tuple(sorted(names | {"commitment_status", KEPT_SUM}))
         dates = {d for rule in self.rules for d in (rule.valid_from, rule.valid_to) if d}
         self._dates = sorted(dates)
         self._known: dict[tuple[object, ...], Place] = {}

@@ -61,7 +61,7 @@ def _rows(
     ).fetchall()
     columns = [(str(column[0]), str(column[1])) for column in described]
     yield 1, [column for column, _ in columns]
-    wanted = ", ".join(_as_text(column, kind) for column, kind in columns)
+    wanted = ", ".join(as_text(column, kind) for column, kind in columns)
     query = f"SELECT {wanted} FROM read_parquet($file)"  # noqa: S608 - names are quoted
     cursor = connection.execute(query, {"file": file})
     line = 1
@@ -71,7 +71,8 @@ def _rows(
             yield line, list(row)
 
 
-def _as_text(column: str, kind: str) -> str:
+def as_text(column: str, kind: str) -> str:
+    """A column as text in SQL; nested values as JSON."""
     quoted = '"' + column.replace('"', '""') + '"'
     nested = kind.startswith(_NESTED) or kind.endswith("]")
     return f"CAST(to_json({quoted}) AS VARCHAR)" if nested else f"CAST({quoted} AS VARCHAR)"

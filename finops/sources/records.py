@@ -41,7 +41,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRecord:
-    """One line of an invoice export (method §3.3). Amounts are None where the source has none."""
+    """One line of an invoice export (method §3.3), or the kept sum of several of them.
+
+    Amounts are None where the source has none.
+    """
 
     line: int
     issuer: str
@@ -88,6 +91,8 @@ class ChargeRecord:
     tags: Mapping[str, str] = field(default_factory=dict)
     rate_card: str | None = None  # the card that priced it: not invoiced
     view: str | None = None  # `actual` or `amortised`: one of two exports that tell the same money
+    line_count: int = 1  # of a kept sum: how many lines it adds up; `line` is the first of them
+    last_line: int | None = None  # of a kept sum: its last line; None where one line is kept whole
 
 
 @dataclass(slots=True)

@@ -180,12 +180,14 @@ def charges_of(
     places: Mapping[str, int],
     account: Account,
     build: Callable[[Row], ChargeRecord | None],
+    of_file: Warnings | None = None,
 ) -> Iterator[ChargeRecord | Rejection]:
     """A charge or a rejection of each row; `build` gives None for a row held by another row.
 
     Such a row (a split of a parent that stands in the same file) is counted in the account.
+    `of_file` gathers the warnings of a file whose rows come in several calls; its owner closes it.
     """
-    warnings = Warnings(account)
+    warnings = of_file or Warnings(account)
     for line, cells in rows:
         account.rows_read += 1
         if isinstance(cells, Rejection):
@@ -210,4 +212,5 @@ def charges_of(
         warnings.add(
             [f"{account.rows_in_parent} rows split other rows: their money is the parents'"]
         )
-    warnings.close()
+    if of_file is None:
+        warnings.close()

@@ -128,7 +128,8 @@ class Rules:
                                    instant(row["valid_to"])))
         self.rules.sort(key=itemgetter(0, 1))
         self.known = {}
-        self.names = sorted({m[0] for r in self.rules for m in r[4]} | {"commitment_status"})
+        self.names = sorted({m[0] for r in self.rules for m in r[4]}
+                            | {"commitment_status", "kept sum"})
         self.dates = sorted({date for rule in self.rules for date in rule[5:] if date})
 
     def place(self, columns, at):
@@ -139,7 +140,8 @@ class Rules:
 
     def _place(self, columns, at):
         unused = columns.get("commitment_status", "").lower() == "unused"
-        for _, _, place, target, matchers, since, until in self.rules:
+        rules = [] if columns.get("kept sum") else self.rules  # it holds lines no rule reached
+        for _, _, place, target, matchers, since, until in rules:
             if unused and not any(m[0].startswith("commitment") for m in matchers):
                 continue  # a commitment's unused part goes only where a rule names commitments
             if (since and at < since) or (until and at >= until):

@@ -164,6 +164,7 @@ BROKEN: dict[str, Callable[[], Model]] = {
     "charge_category": lambda: charge(category="Gift"),
     "charge_period_in_order": lambda: charge(charge_end=NOW - HOUR),
     "charge_has_currency": lambda: charge(currency=""),
+    "charge_counts_its_lines": lambda: charge(line_count=2),
     "reading_block_once": lambda: copy_of(block()),
     "reading_block_not_empty": lambda: block(readings=0),
     "reading_block_in_order": lambda: block(first_ms=3),

@@ -171,6 +171,7 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     "fx_rate_positive": [lambda: fx_rate(rate=Decimal(0))],
     "period_status_known": [lambda: period_status(status="Maybe")],
     "reread_charges": [lambda: reread(charges=-1)],
+    "reread_rows_summed": [lambda: reread(rows_summed=-1)],
     "reread_once_a_delivery": [lambda: copy_of(reread())],
     "objective_has_a_threshold": [lambda: slo(first_token_seconds=None)],
     "objective_thresholds_positive": [

@@ -30,7 +30,13 @@ class Snapshot(models.Model):
     arrived_at = models.DateTimeField()
     charge_start = models.DateTimeField()
     charge_end = models.DateTimeField()
-    charges = models.BigIntegerField()
+    charges = models.BigIntegerField(help_text="Lines, those in kept sums included.")
+    rules_seen = models.BigIntegerField(
+        null=True, help_text="The newest rule that its kept sums were made under."
+    )
+    catalogue_seen = models.CharField(
+        max_length=64, blank=True, help_text="The GPU catalogue that its kept sums were made under."
+    )
 
     class Meta:
         constraints = [
@@ -88,21 +94,30 @@ class Reread(models.Model):
     by = models.CharField(max_length=150)
     reason = models.TextField()
     charges = models.BigIntegerField()
+    rows_summed = models.BigIntegerField(db_default=0, help_text="Lines that went into kept sums.")
     totals = models.JSONField(default=dict)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["document", "delivery"], name="reread_once_a_delivery"),
             models.CheckConstraint(condition=Q(charges__gte=0), name="reread_charges"),
+            models.CheckConstraint(condition=Q(rows_summed__gte=0), name="reread_rows_summed"),
         ]
 
 
 class Charge(models.Model):
-    """One line of an invoice export; exact amounts, null where the source has none (§3.3)."""
+    """One line of an invoice export; exact amounts, null where the source has none (§3.3).
+
+    With `last_line` it is a kept sum: `line_count` lines of the document from `line` to
+    `last_line` that are neither GPU time nor reached by a rule, alike in all that totals and
+    tie-outs look at.
+    """
 
     snapshot = models.ForeignKey(Snapshot, models.PROTECT, related_name="lines")
     document = models.ForeignKey(Document, models.PROTECT, related_name="lines")
     line = models.BigIntegerField()
+    last_line = models.BigIntegerField(null=True)
+    line_count = models.BigIntegerField(db_default=1)
     charge_start = models.DateTimeField()
     charge_end = models.DateTimeField()
     billing_period_start = models.DateTimeField()
@@ -153,6 +168,11 @@ class Charge(models.Model):
                 condition=Q(charge_end__gte=F("charge_start")), name="charge_period_in_order"
             ),
             models.CheckConstraint(condition=~Q(currency=""), name="charge_has_currency"),
+            models.CheckConstraint(
+                condition=Q(last_line__isnull=True, line_count=1)
+                | Q(last_line__isnull=False, last_line__gte=F("line"), line_count__gte=1),
+                name="charge_counts_its_lines",
+            ),
         ]
         indexes = [models.Index(fields=["charge_start", "charge_end"])]
 

@@ -13,10 +13,11 @@ from django.db.models import Q
 
 from finops.core.rate_card import Card, Usage, price
 from finops.ledger.models import Charge, Document, RateCard
-from finops.ledger.operations.charges import Offered, Scope, post_charges, scope_of
+from finops.ledger.operations.charges import Offered, post_charges, scope_of
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.parsing import exported_at, kept_of, parse_again
+from finops.ledger.operations.parsing import exported_at, kept_of
 from finops.ledger.operations.rate_cards import OWN_HARDWARE, cards, own_charges
+from finops.ledger.operations.reach import Reach, Scope, parse_again
 from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.which import atomic
 from finops.sources.rate_card import FORMATS
@@ -33,14 +34,14 @@ def catch_up(*, by: str, at: datetime) -> int:
     """
     with atomic():
         lock("rate cards", "catch up")
-        known = cards()
-        offered = [*_repriced(known), *_own(at)] if known else []
+        known, reach = cards(), Reach()
+        offered = [*_repriced(known, reach), *_own(at)] if known else []
         if offered:
-            post_charges(offered, by=by, at=at, origin="rate cards", digests=[])
+            post_charges(offered, by=by, at=at, origin="rate cards", digests=[], reach=reach)
     return len(offered)
 
 
-def _repriced(known: list[Card]) -> list[Offered]:
+def _repriced(known: list[Card], reach: Reach) -> list[Offered]:
     """The documents of current snapshots with a charge that is priced otherwise than it would be."""
     current = with_verdict().filter(verdict="current").exclude(issuer=OWN_HARDWARE)
     lines = Charge.objects.filter(
@@ -57,7 +58,7 @@ def _repriced(known: list[Card]) -> list[Offered]:
             only.setdefault(sha256, set()).add(scope)
     found = []
     for document in Document.objects.filter(pk__in=only).order_by("pk"):
-        kept, parsed = parse_again(document)
+        kept, parsed = parse_again(document, reach)
         scopes = frozenset(only[document.sha256])
         own = exported_at(document)
         found.append(

@@ -53,6 +53,8 @@ COLUMNS = (
     "snapshot_id",
     "document_id",
     "line",
+    "last_line",
+    "line_count",
     "charge_start",
     "charge_end",
     "billing_period_start",
@@ -66,6 +68,8 @@ COLUMNS = (
 COPY = f"COPY ledger_charge ({', '.join(COLUMNS)}) FROM STDIN"
 _PLACE = attrgetter(
     "line",
+    "last_line",
+    "line_count",
     "charge_period_start",
     "charge_period_end",
     "billing_period_start",

@@ -33,19 +33,18 @@ from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.rate_cards import Pricer, cards
+from finops.ledger.operations.reach import Reach, Scope, keeps_sums
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
 from finops.sources.azure_cost import ACTUAL
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+from finops.sources.summing import LONGEST_NAME_CHARACTERS, Summing, is_summable
 from finops.trail import operations as trail
 
 BATCH_ROWS = 5000
 UNRECOGNISED = "unrecognised"  # a line that looks like a GPU of no known model, to be reviewed
-LONGEST_NAME_CHARACTERS = 400
 LONGEST_CURRENCY_CHARACTERS = 40
 HALF_A_MONTH = timedelta(days=15)
-
-Scope = tuple[str, str, str]  # issuer, billing account, billing month
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,7 @@ class _Lines:
     start: datetime
     end: datetime
     charges: int = 0
+    sums: int = 0
     documents: list[str] = field(default_factory=list)
     exported_at: datetime | None = None
 
@@ -87,6 +87,8 @@ class _Sums:
     """What one document gave so far."""
 
     charges: int = 0
+    sums: int = 0
+    summed: int = 0
     rejected: int = 0
     total: Money = field(default_factory=Money)
     gpu: Money = field(default_factory=Money)
@@ -106,6 +108,7 @@ class _Delivery:
 
     price: Pricer
     paired: frozenset[Scope]
+    reach: Reach
     scopes: dict[Scope, _Lines] = field(default_factory=dict)
     rereads: list[Reread] = field(default_factory=list)
 
@@ -118,15 +121,17 @@ def post_charges(
     origin: str,
     digests: Sequence[str],
     paired: frozenset[Scope] = frozenset(),
+    reach: Reach | None = None,
 ) -> dict[str, Document | Refused | None]:
     """Posts the documents of one delivery; by digest the new Document, or why it was refused.
 
     None stands for a document the ledger already holds. A failure of the database itself raises,
     and Refused when a document to be read again cannot be; then nothing of the delivery is kept
-    (method §3.1, §3.2).
+    (method §3.1, §3.2). `reach` are the rules that the documents were read under, by default those
+    of now.
     """
     outcome: dict[str, Document | Refused | None] = {}
-    delivery = _Delivery(Pricer(cards()), paired)
+    delivery = _Delivery(Pricer(cards()), paired, reach or Reach())
     with atomic():
         for sha256 in sorted(digests):
             lock("document", sha256)
@@ -146,7 +151,7 @@ def _read_again(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> 
     """A document the ledger holds, once more into this delivery; its own row does not change."""
     sums = _Sums()
     _post_rows(one, delivery, sums)
-    if not sums.charges:
+    if not sums.lines:
         return
     _take_over(delivery.scopes, sums.lines, one)
     delivery.rereads.append(
@@ -156,6 +161,7 @@ def _read_again(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> 
             by=by,
             reason=one.again or "",
             charges=sums.charges,
+            rows_summed=sums.summed,
             totals=sums.total.as_json(),
         )
     )
@@ -210,16 +216,18 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
 def _fill(document: Document, sums: _Sums, rows: int | None) -> None:
     """The counts and control totals of a read document; every row must be accounted for."""
     in_parent = int(document.account["rows_in_parent"])
-    if document.rows_read != sums.charges + sums.rejected + in_parent:
+    if document.rows_read != sums.charges + sums.summed + sums.rejected + in_parent:
         raise Refused(
             f"{document.name}: {document.rows_read} rows were read, but {sums.charges} charges, "
-            f"{in_parent} splits and {sums.rejected} rejections came of them"
+            f"{sums.summed} lines in sums, {in_parent} splits and {sums.rejected} rejections came "
+            "of them"
         )
     if rows is not None and document.rows_read != rows:
         raise Refused(
             f"{document.name}: its manifest says {rows} rows, {document.rows_read} are in the file"
         )
     document.charges, document.rows_rejected = sums.charges, sums.rejected
+    document.account["rows_summed"], document.account["sums"] = sums.summed, sums.sums
     document.account["totals"] = sums.total.as_json()
     document.account["gpu_totals"] = sums.gpu.as_json()
     document.account["gpu_unrecognised_totals"] = sums.gpu_unrecognised.as_json()
@@ -230,8 +238,9 @@ def _fill(document: Document, sums: _Sums, rows: int | None) -> None:
 
 
 def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
+    summing = Summing() if keeps_sums(one.kept) else None
     for batch in _batches(one.parsed.records):
-        rows: list[tuple[Any, ...]] = []
+        charges: list[tuple[ChargeRecord, Scope]] = []
         rejections: list[Rejection] = []
         for record in batch:
             rejection = _fault(record)
@@ -242,12 +251,36 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
                 if one.only is not None and scope not in one.only:
                     continue
                 charge = _completed(record, scope, delivery)
-                snapshot_id = _count(charge, scope, delivery.scopes, sums)
-                rows.append(row_of(charge, snapshot_id, one.kept.sha256))
-        copy_charges(rows)
+                if summing and is_summable(charge) and not delivery.reach(charge, scope):
+                    summing.add(charge)
+                else:
+                    charges.append((charge, scope))
+        if summing and summing.full:
+            charges += _with_scopes(summing)
+        _post_batch(charges, one, delivery, sums)
         if one.again is None:
             sums.rejected += len(rejections)
             keep_rejections(one.kept.sha256, rejections)
+    if summing:
+        _post_batch(_with_scopes(summing), one, delivery, sums)
+
+
+def _with_scopes(summing: Summing) -> list[tuple[ChargeRecord, Scope]]:
+    return [(record, scope_of(record)) for record in summing.taken()]
+
+
+def _post_batch(
+    charges: Sequence[tuple[ChargeRecord, Scope]],
+    one: Offered,
+    delivery: _Delivery,
+    sums: _Sums,
+) -> None:
+    copy_charges(
+        [
+            row_of(charge, _count(charge, scope, delivery.scopes, sums), one.kept.sha256)
+            for charge, scope in charges
+        ]
+    )
 
 
 def _completed(record: ChargeRecord, scope: Scope, delivery: _Delivery) -> ChargeRecord:
@@ -298,7 +331,12 @@ def _count(record: ChargeRecord, scope: Scope, scopes: dict[Scope, _Lines], sums
         record.list_cost,
         record.contracted_cost,
     )
-    sums.charges += 1
+    is_sum = record.last_line is not None
+    if is_sum:
+        sums.sums += 1
+        sums.summed += record.line_count
+    else:
+        sums.charges += 1
     sums.total.add(record.currency, amounts)
     if record.gpu_model is not None:
         known = record.gpu_model != UNRECOGNISED
@@ -314,7 +352,8 @@ def _count(record: ChargeRecord, scope: Scope, scopes: dict[Scope, _Lines], sums
             record.charge_period_start,
             record.charge_period_end,
         )
-    lines.charges += 1
+    lines.charges += record.line_count
+    lines.sums += is_sum
     lines.start = min(lines.start, record.charge_period_start)
     lines.end = max(lines.end, record.charge_period_end)
     return lines.snapshot_id
@@ -361,6 +400,7 @@ def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], one: Off
         known = scopes.setdefault(scope, lines)
         if known is not lines:
             known.charges += lines.charges
+            known.sums += lines.sums
             known.start = min(known.start, lines.start)
             known.end = max(known.end, lines.end)
         known.documents.append(one.kept.sha256)
@@ -375,7 +415,7 @@ def _deliver(made: _Delivery, *, by: str, at: datetime, origin: str) -> None:
     for reread in made.rereads:
         reread.delivery = delivery
         reread.save(force_insert=True)
-        detail = {"reason": reread.reason, "charges": reread.charges}
+        detail = {"reason": reread.reason, "charges": reread.charges + reread.rows_summed}
         trail.record(
             at=at, actor=by, action="document.reread", subject=reread.document_id, detail=detail
         )
@@ -391,6 +431,8 @@ def _deliver(made: _Delivery, *, by: str, at: datetime, origin: str) -> None:
             charge_start=lines.start,
             charge_end=lines.end,
             charges=lines.charges,
+            rules_seen=made.reach.seen if lines.sums else None,
+            catalogue_seen=made.reach.catalogue if lines.sums else "",
         )
         for (issuer, account, month), lines in sorted(scopes.items())
     ]

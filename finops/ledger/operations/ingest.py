@@ -21,6 +21,7 @@ from finops.ledger.operations import (
     manifests,
     pairing,
     parsing,
+    reach,
     sets,
     terms,
 )
@@ -290,12 +291,17 @@ def _post_delivery(
     }
     plan = pairing.plan(of_two_views) if of_two_views else pairing.Plan()
     taken = [one for one in mine if one.kept.sha256 not in plan.refused]
+    under = reach.Reach()
 
     def offered() -> Iterator[charges.Offered]:
         for one in taken:
             tell(f"posting {one.kept.name}")
             format = plan.formats.get(one.kept.sha256, one.format)
-            parsed = parsing.parse(one.kept, format)
+            parsed = (
+                reach.parse(one.kept, format, under)
+                if reach.keeps_sums(one.kept)
+                else parsing.parse(one.kept, format)
+            )
             yield charges.Offered(
                 one.kept,
                 parsed.account.format,
@@ -303,7 +309,7 @@ def _post_delivery(
                 rows=one.said.rows,
                 exported_at=one.said.exported_at,
             )
-        yield from (one.offered() for one in parts)
+        yield from (one.offered(under) for one in parts)
         again = {one.kept.sha256 for one in parts}
         yield from (one for one in plan.again if one.kept.sha256 not in again)
 
@@ -314,6 +320,7 @@ def _post_delivery(
         origin=", ".join(one.kept.origin for one in mine[:20]),
         digests=[one.kept.sha256 for one in taken],
         paired=plan.paired,
+        reach=under,
     )
     for outcome in outcomes.values():
         if isinstance(outcome, Document):
@@ -418,6 +425,7 @@ def _note(document: Document, *, by: str, at: datetime) -> None:
             "format": document.format,
             "rows_read": document.rows_read,
             "charges": document.charges,
+            "rows_summed": document.account.get("rows_summed", 0),
             "readings": document.readings,
             "rows_rejected": document.rows_rejected,
         },

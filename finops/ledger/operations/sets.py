@@ -15,7 +15,8 @@ from finops.ledger.models import Document
 from finops.ledger.operations.charges import Offered
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.manifests import Verdict
-from finops.ledger.operations.parsing import exported_at, parse_again
+from finops.ledger.operations.parsing import exported_at
+from finops.ledger.operations.reach import Reach, parse_again
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
 from finops.sources.records import Refused
 
@@ -45,9 +46,9 @@ class Held:
         is_azure = self.document.format == FORMAT
         return _FORCED.get(self.document.version, FORMAT) if is_azure else self.document.format
 
-    def offered(self) -> Offered:
+    def offered(self, under: Reach) -> Offered:
         """The document as it was read before, for the new snapshot."""
-        kept, parsed = parse_again(self.document)
+        kept, parsed = parse_again(self.document, under)
         exported: datetime | None = self.said.exported_at or exported_at(self.document)
         return Offered(kept, self.document.format, parsed, again=PART, exported_at=exported)
 

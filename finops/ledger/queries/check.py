@@ -8,7 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import BigIntegerField, Count, Sum
+from django.db.models.functions import Coalesce
 
 from finops.core.amounts import BASES, Money
 from finops.ledger.models import (
@@ -40,14 +41,20 @@ def missing_bytes(stored: Callable[[str], Path], digest_of: Digest) -> Iterator[
 
 def miscounted_documents() -> Iterator[str]:
     """Documents whose rows are not all accounted for, or whose postings are not as counted."""
-    lines = _counts(Charge, "pk")
-    again = _sums(Reread, "charges")
-    rejected = _counts(RejectedRow, "pk")
-    readings = _sums(ReadingBlock, "readings")
-    requests = _sums(UsageHour, "requests")
+    lines = _counts(Charge.objects.filter(last_line__isnull=True), "pk")
+    summed = _sums(Charge.objects.filter(last_line__isnull=False), "line_count")
+    again = _sums(Reread.objects, "charges")
+    summed_again = _sums(Reread.objects, "rows_summed")
+    rejected = _counts(RejectedRow.objects, "pk")
+    readings = _sums(ReadingBlock.objects, "readings")
+    requests = _sums(UsageHour.objects, "requests")
     for one in Document.objects.order_by("pk").iterator(chunk_size=500):
         found = {
             "charges": (one.charges + again.get(one.pk, 0), lines.get(one.pk, 0)),
+            "lines in kept sums": (
+                one.account.get("rows_summed", 0) + summed_again.get(one.pk, 0),
+                summed.get(one.pk, 0),
+            ),
             "readings": (one.readings, readings.get(one.pk, 0)),
             "usage records": (one.account.get("records", 0), requests.get(one.pk, 0)),
         }
@@ -56,18 +63,22 @@ def miscounted_documents() -> Iterator[str]:
                 yield f"{one.name}: {said} {what} were counted, {is_now} are there"
         if rejected.get(one.pk, 0) > one.rows_rejected:
             yield f"{one.name}: more rejected rows are there than were counted"
-        accounted = one.charges + one.rows_rejected + one.account.get("rows_in_parent", 0)
+        accounted = one.charges + one.rows_rejected
+        accounted += one.account.get("rows_in_parent", 0) + one.account.get("rows_summed", 0)
         if "totals" in one.account and one.rows_read != accounted:
-            yield f"{one.name}: rows read are not charges, splits of charges and rejections"
+            yield (
+                f"{one.name}: rows read are not charges, splits of charges and rejections, nor lines "
+                "in kept sums"
+            )
 
 
-def _counts(model: Any, field: str) -> dict[str, int]:
-    rows = model.objects.order_by().values_list("document_id").annotate(found=Count(field))
+def _counts(those: Any, field: str) -> dict[str, int]:
+    rows = those.order_by().values_list("document_id").annotate(found=Count(field))
     return dict(rows)
 
 
-def _sums(model: Any, field: str) -> dict[str, int]:
-    rows = model.objects.order_by().values_list("document_id").annotate(found=Sum(field))
+def _sums(those: Any, field: str) -> dict[str, int]:
+    rows = those.order_by().values_list("document_id").annotate(found=Sum(field))
     return dict(rows)
 
 
@@ -109,7 +120,9 @@ def _decimals(totals: dict[str, dict[str, str | None]]) -> dict[tuple[str, str],
 
 def miscounted_snapshots() -> Iterator[str]:
     """Snapshots whose charges are not as many as were delivered."""
-    rows = Snapshot.objects.annotate(found=Count("lines")).order_by("pk")
+    rows = Snapshot.objects.annotate(
+        found=Coalesce(Sum("lines__line_count"), 0, output_field=BigIntegerField())
+    ).order_by("pk")
     for pk, said, found in rows.values_list("pk", "charges", "found"):
         if said != found:
             yield f"snapshot {pk}: {said} charges were delivered, {found} are there"

@@ -14,8 +14,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
+from finops.core.allocation import KEPT_SUM
 from finops.core.baseline import Terms
 from finops.core.money import plain
 from finops.core.period import HOUR, Period, milliseconds, rfc3339
@@ -102,7 +103,7 @@ def _charges(reading: Reading) -> Table:
     )
     columns = ("document", "line", "start", "end", "billed", "effective", "gpu_count",
                "consumed_quantity", "consumed_unit", "pricing_quantity", "pricing_unit",
-               "place", "target", "idle_share", *COLUMNS, *tags)  # fmt: skip
+               "place", "target", "idle_share", KEPT_SUM, *COLUMNS, *tags)  # fmt: skip
     converted = bool(reading.whole.conversions.tallies)
     columns += CONVERTED if converted else ()
     whole = {
@@ -117,7 +118,8 @@ def _charges(reading: Reading) -> Table:
         rows.append((
             one.document, one.line, one.start, one.end, *whole[one.charge_id], one.gpu_count,
             one.consumed_quantity, one.consumed_unit, one.pricing_quantity, one.pricing_unit,
-            place.kind, place.target, _idle(reading, one), *(one.columns[name] for name in COLUMNS),
+            place.kind, place.target, _idle(reading, one), one.columns.get(KEPT_SUM),
+            *(one.columns[name] for name in COLUMNS),
             *(one.columns.get(name, "") for name in tags),
             *(_converted(reading, one, *whole[one.charge_id]) if converted else ()),
         ))  # fmt: skip
@@ -179,7 +181,7 @@ def _invoice_lines(period: Period, as_of: datetime) -> Table:
         )
         .order_by(*names)
         .values_list(*names)
-        .annotate(billed=Sum("billed_cost"), lines=Count("pk"))
+        .annotate(billed=Sum("billed_cost"), lines=Sum("line_count"))
     )
     columns = ("issuer", "account", "invoice", "month", "currency", "document", "billed", "lines")
     return table("invoice_lines", columns, rows)

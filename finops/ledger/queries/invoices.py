@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
@@ -101,7 +101,7 @@ def _lines(months: Iterable[str], as_of: datetime | None) -> dict[Place, _Lines]
         )
         .order_by()
         .values_list(*names, "snapshot__billing_account")
-        .annotate(total=Sum("billed_cost"), lines=Count("pk"))
+        .annotate(total=Sum("billed_cost"), lines=Sum("line_count"))
     )
     for issuer, invoice, month, currency, account, billed, count in rows:
         sums = found.setdefault((issuer, invoice or "", month, currency), _Lines())

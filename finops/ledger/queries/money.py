@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db.models import F, Max, Q, QuerySet
 
+from finops.core.allocation import KEPT_SUM
 from finops.core.amounts import FourAmounts
 from finops.core.exchange import Rate, Rates
 from finops.core.money import part
@@ -65,7 +66,16 @@ QUANTITIES = (
     "consumed_quantity",
     "consumed_unit",
 )
-PLACE = ("pk", "document_id", "line", "snapshot_id", "charge_start", "charge_end")
+PLACE = (
+    "pk",
+    "document_id",
+    "line",
+    "last_line",
+    "line_count",
+    "snapshot_id",
+    "charge_start",
+    "charge_end",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +95,15 @@ class ChargePart:
     `columns` holds every name of `COLUMNS` ("" where the source has none) and `tag:NAME` for each
     tag. Quantities are those of the whole charge, whose own period is [start, end). With rates,
     money and `currency` are the report's where there is a rate, and `original` says what the
-    document says; `columns["currency"]` is always the document's.
+    document says; `columns["currency"]` is always the document's. Of a kept sum
+    `last_line` is known, and the column `kept sum` tells how many lines it adds up.
     """
 
     charge_id: int
     document: str
     line: int
+    last_line: int | None
+    line_count: int
     snapshot_id: int
     start: datetime
     end: datetime
@@ -195,11 +208,13 @@ def _converted(amounts: FourAmounts, rate: Rate) -> FourAmounts:
 def _charge_part(
     row: tuple[Any, ...], period: Period | None, rates: Rates | None = None
 ) -> ChargePart:
-    pk, document, line, snapshot_id, start, end = row[:_MONEY_AT]
+    pk, document, line, last_line, line_count, snapshot_id, start, end = row[:_MONEY_AT]
     amounts: FourAmounts = row[_MONEY_AT:_QUANTITIES_AT]
     columns = {name: v or "" for name, v in zip(COLUMNS, row[_TAGS_AT + 1 :], strict=True)}
     for name, value in row[_TAGS_AT].items():
         columns[f"tag:{name}"] = str(value)
+    if last_line is not None:
+        columns[KEPT_SUM] = str(line_count)
     currency, original = columns["currency"], None
     inside_it = amounts_inside(amounts, start, end, period)
     if rates is not None and currency != rates.target:
@@ -213,6 +228,8 @@ def _charge_part(
         charge_id=pk,
         document=document,
         line=line,
+        last_line=last_line,
+        line_count=line_count,
         snapshot_id=snapshot_id,
         start=start,
         end=end,

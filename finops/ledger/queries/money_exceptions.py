@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.db.models import Count, Exists, F, OuterRef, Q, Sum
+from django.db.models import Exists, F, OuterRef, Q, Sum
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, rfc3339
@@ -50,7 +50,9 @@ def _effective_differs(period: Period, as_of: datetime | None = None) -> Iterato
         .filter(effective_cost__isnull=False, billed_cost__isnull=False)
         .order_by()
         .values_list("snapshot__issuer", "currency")
-        .annotate(lines=Count("pk"), billed=Sum("billed_cost"), effective=Sum("effective_cost"))
+        .annotate(
+            lines=Sum("line_count"), billed=Sum("billed_cost"), effective=Sum("effective_cost")
+        )
     )
     for issuer, currency, lines, billed, effective in rows:
         difference = EXACT.subtract(effective, billed)
@@ -138,7 +140,7 @@ def _unrecognised(period: Period, as_of: datetime | None = None) -> Iterator[Mon
         .filter(gpu_model=UNRECOGNISED)
         .order_by()
         .values_list("snapshot__issuer", "currency")
-        .annotate(lines=Count("pk"), effective=Sum("effective_cost"))
+        .annotate(lines=Sum("line_count"), effective=Sum("effective_cost"))
     )
     for issuer, currency, lines, effective in rows:
         yield MoneyException(

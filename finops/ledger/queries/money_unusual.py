@@ -64,7 +64,7 @@ def _priced(period: Period, as_of: datetime | None = None) -> Iterator[MoneyExce
         .filter(rate_card__isnull=False)
         .order_by()
         .values_list("rate_card", "currency")
-        .annotate(lines=Count("pk"), cost=Sum("effective_cost"))
+        .annotate(lines=Sum("line_count"), cost=Sum("effective_cost"))
     )
     for card, currency, lines, cost in rows:
         yield MoneyException(
@@ -82,7 +82,7 @@ def _unpriced(period: Period, as_of: datetime | None = None) -> Iterator[MoneyEx
         .filter(category="Usage", billed_cost__isnull=True, effective_cost__isnull=True)
         .order_by()
         .values_list("snapshot__issuer")
-        .annotate(lines=Count("pk"))
+        .annotate(lines=Sum("line_count"))
     )
     for issuer, lines in rows:
         yield MoneyException(
@@ -208,7 +208,7 @@ def _wrong_products(period: Period, as_of: datetime | None = None) -> Iterator[M
         .filter(Q(off__gt=Decimal("0.01")) | Q(off__lt=Decimal("-0.01")))
         .order_by()
         .values_list("snapshot__issuer", "currency")
-        .annotate(lines=Count("pk"), total=Sum("off"))
+        .annotate(lines=Sum("line_count"), total=Sum("off"))
     )
     for issuer, currency, lines, total in wrong:
         yield MoneyException(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
@@ -68,7 +68,7 @@ def invoice_details(month: str) -> list[InvoiceDetail]:
         )
         .order_by()
         .values_list(*names, "category", "charge_class")
-        .annotate(total=Sum("billed_cost"), lines=Count("pk"))
+        .annotate(total=Sum("billed_cost"), lines=Sum("line_count"))
     )
     for issuer, invoice, period, currency, category, charge_class, total, lines in rows:
         detail = details[issuer, invoice or "", period, currency]

@@ -1,0 +1,177 @@
+"""A CSV document in chunks of whole lines, some ahead of the reader; rows across two of them.
+
+Unpacking, its bounds and what is refused are those of `files`: a chunk is only more lines at once.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from finops.sources.files import (
+    MAX_COLUMNS,
+    MAX_FIELD_CHARACTERS,
+    MAX_LINE_BYTES,
+    open_plain,
+    without_marks,
+)
+from finops.sources.records import Refused
+
+CHUNK_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Whole lines and the number of the first; of the last chunk the last line may have no end."""
+
+    first_line: int
+    content: bytes
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are, ended or not."""
+        return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
+
+
+class Chunks:
+    """The chunks of a document after its header line, the next one being unpacked meanwhile."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._name = name
+        self._stream: BinaryIO = open_plain(path, name)
+        self._ahead = ThreadPoolExecutor(1)
+        self._rest = b""
+        self._line = 1
+        self._pushed: Chunk | None = None
+        self.header = without_marks(self._stream.readline(MAX_LINE_BYTES + 1))
+        self._line = 2
+        self._next = self._ahead.submit(self._read)
+
+    def close(self) -> None:
+        """Closes the document."""
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+        self._stream.close()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while (chunk := self.take()) is not None:
+            yield chunk
+
+    def take(self) -> Chunk | None:
+        """The next chunk; None at the end."""
+        if self._pushed is not None:
+            chunk, self._pushed = self._pushed, None
+            return chunk
+        content = self._next.result()
+        if not content:
+            return None
+        self._next = self._ahead.submit(self._read)
+        first = self._line
+        self._line += content.count(b"\n")
+        return Chunk(first, without_marks(content) if first == 2 else content)
+
+    def put_back(self, chunk: Chunk) -> None:
+        """What of a chunk was not read yet comes next."""
+        if chunk.content:
+            self._pushed = chunk
+
+    def _read(self) -> bytes:
+        """The next whole lines; a line longer than a chunk comes as it is, to be refused."""
+        more = self._stream.read(CHUNK_BYTES)
+        cut = more.rfind(b"\n") + 1
+        if more and not cut and len(self._rest) + len(more) <= MAX_LINE_BYTES:
+            self._rest += more
+            return self._read()
+        if not more:
+            content, self._rest = self._rest, b""
+            return content
+        content, self._rest = self._rest + more[:cut], more[cut:]
+        return content if cut else content + self._taken_rest()
+
+    def _taken_rest(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def rows_of(
+    chunk: Chunk, chunks: Chunks, name: str, delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows that begin in a chunk, with the line each starts on, as `csv_rows` reads them.
+
+    A row that ends in the next chunk takes its lines from there.
+    """
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    lines = _Lines(chunk, chunks, name)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        start, lines.between_rows = lines.number, True
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise Refused(f"{name}: line {start}: not readable as CSV ({error})") from None
+        if len(row) > MAX_COLUMNS:
+            raise Refused(f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}")
+        if row:
+            yield start, row
+
+
+class _Lines:
+    """The lines of a chunk as text, and past its end those that its last row still needs."""
+
+    def __init__(self, chunk: Chunk, chunks: Chunks, name: str) -> None:
+        self._lines = _split(chunk.content)
+        self._chunks, self._name = chunks, name
+        self.number = chunk.first_line
+        self.between_rows = True
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines, None)
+        if line is None:
+            if self.between_rows:
+                raise StopIteration
+            line = self._borrowed()
+        self.between_rows = False
+        text = checked_text(line, self.number, self._name)
+        self.number += 1
+        return text
+
+    def _borrowed(self) -> bytes:
+        following = self._chunks.take()
+        if following is None:
+            raise StopIteration
+        end = following.content.find(b"\n") + 1 or len(following.content)
+        line, rest = following.content[:end], following.content[end:]
+        self._chunks.put_back(Chunk(following.first_line + 1, rest))
+        return line
+
+
+def _split(content: bytes) -> Iterator[bytes]:
+    """Lines ended by a line feed, as a file gives them."""
+    start = 0
+    while start < len(content):
+        end = content.find(b"\n", start) + 1 or len(content)
+        yield content[start:end]
+        start = end
+
+
+def checked_text(line: bytes, number: int, name: str) -> str:
+    """A line as text; Refused for one that is too long, holds a NUL or is not UTF-8."""
+    if len(line) > MAX_LINE_BYTES:
+        raise Refused(f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
+    if b"\0" in line:
+        raise Refused(f"{name}: line {number} holds a NUL byte (byte {line.index(0) + 1})")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = line[error.start : error.start + 1].hex()
+        raise Refused(
+            f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8"
+        ) from None

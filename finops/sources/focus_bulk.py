@@ -1,0 +1,164 @@
+"""FOCUS Cost and Usage in bulk: the database engine sums what is plain, the parser reads the rest.
+
+Lines that are GPU time, that a rule may reach, or that hold anything the engine could take otherwise
+than the parser does, go through the parser, line by line. The others are summed by the texts of
+their dimensions, and the parser reads one line of each stamp: what it would refuse or remark on is
+not summed. So charges, rejections and totals are those of `focus.parse`; only their order differs,
+and cells that no sum keeps (tags, quantities) are not looked at.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from finops.core.allocation import Rule
+from finops.sources import focus
+from finops.sources import focus_columns as columns
+from finops.sources.bulk_chunks import Chunks
+from finops.sources.bulk_csv import CsvLines, plain_header
+from finops.sources.bulk_parquet import ParquetLines, described
+from finops.sources.bulk_sums import SPAN
+from finops.sources.files import open_plain, without_marks
+from finops.sources.parquet import MAGIC, is_parquet
+from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MEMORY_LIMIT: Final = "256MB"
+_COUNTED_BYTES: Final = 1 << 20
+_SETTINGS: Final = {
+    "memory_limit": MEMORY_LIMIT,
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+Records = Iterator[ChargeRecord | Rejection]
+
+
+def has_more_lines(path: Path, name: str, limit: int) -> bool:
+    """Whether a document has more than so many lines; a CSV is unpacked no further than that.
+
+    Refused when it cannot be read that far.
+    """
+    with open_plain(path, name) as stream:
+        if is_parquet(stream.read(len(MAGIC))):
+            return _parquet_rows(path, name) > limit
+    with open_plain(path, name) as stream:
+        lines = -1  # the header
+        while part := stream.read(_COUNTED_BYTES):
+            lines += part.count(b"\n")
+            if lines > limit:
+                return True
+    return False
+
+
+def parse(path: Path, name: str, format: str, rules: Sequence[Rule], threads: int) -> Parsed:
+    """As `focus.parse`; of lines that no rule of `rules` reaches and that are no GPU time, sums.
+
+    A sum is a ChargeRecord with `last_line`; any other record is one line, which may still be
+    summed. A file whose header is not plain is read as `focus.parse` reads it.
+    """
+    with open_plain(path, name) as stream:
+        is_table = is_parquet(stream.read(len(MAGIC)))
+    if is_table:
+        header = [column for column, _ in _parquet_columns(path, name)]
+    else:
+        with open_plain(path, name) as stream:
+            line = without_marks(stream.readline(_COUNTED_BYTES))
+        header = plain_header(line, name) or []
+    places = columns.placed(header)
+    is_plain = not columns.duplicates(header) and columns.looks_like_focus(header)
+    if not is_plain or not set(SPAN) <= places.keys():
+        return focus.parse(path, name, format)
+    version = columns.version_of(header)
+    account = Account(
+        format,
+        version=version,
+        unknown_columns=columns.unknown(header, places),
+        missing_columns=columns.missing(places, version),
+    )
+    read = _of_parquet if is_table else _of_csv
+    return Parsed(account, read(path, name, header, places, rules, threads, account))
+
+
+def _of_csv(
+    path: Path,
+    name: str,
+    header: Sequence[str],
+    places: dict[str, int],
+    rules: Sequence[Rule],
+    threads: int,
+    account: Account,
+) -> Records:
+    with _engine(name, threads) as (connection, folder):
+        scratch = str(Path(folder) / "chunk.csv")
+        _only(connection, scratch, folder)
+        chunks = Chunks(path, name)
+        try:
+            lines = CsvLines(chunks, name, header, places, rules, connection, scratch)
+            yield from lines.records(account, focus.charge_of)
+        finally:
+            chunks.close()
+
+
+def _of_parquet(
+    path: Path,
+    name: str,
+    header: Sequence[str],
+    places: dict[str, int],
+    rules: Sequence[Rule],
+    threads: int,
+    account: Account,
+) -> Records:
+    with _parquet(path, name, threads) as (connection, file):
+        lines = ParquetLines(file, described(connection, file), places, rules, connection)
+        yield from lines.records(account, focus.charge_of)
+
+
+def _parquet_columns(path: Path, name: str) -> list[tuple[str, str]]:
+    with _parquet(path, name, 1) as (connection, file):
+        return described(connection, file)
+
+
+def _parquet_rows(path: Path, name: str) -> int:
+    with _parquet(path, name, 1) as (connection, file):
+        query = "SELECT count(*) FROM read_parquet($file)"
+        return int(connection.execute(query, {"file": file}).fetchall()[0][0])
+
+
+@contextmanager
+def _parquet(path: Path, name: str, threads: int) -> Iterator[tuple[DuckDBPyConnection, str]]:
+    """The engine, and the document under a name without the signs of a glob."""
+    with _engine(name, threads) as (connection, folder):
+        plain = Path(folder) / "document.parquet"
+        plain.symlink_to(path.resolve())
+        connection.execute("SET TimeZone = 'UTC'")
+        _only(connection, str(plain), folder, str(path.resolve()))
+        yield connection, str(plain)
+
+
+@contextmanager
+def _engine(name: str, threads: int) -> Iterator[tuple[DuckDBPyConnection, str]]:
+    """The engine with a folder of its own for what leaves memory; its errors become Refused."""
+    import duckdb  # kept out of start-up: only invoices need it
+
+    with tempfile.TemporaryDirectory(prefix="headroom-bulk-") as folder:
+        settings = _SETTINGS | {"threads": str(threads), "temp_directory": folder}
+        try:
+            with duckdb.connect(":memory:", config=dict(settings)) as connection:
+                yield connection, folder
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0].replace(folder, name)
+            raise Refused(f"{name}: not readable ({first[:200]})") from None
+
+
+def _only(connection: DuckDBPyConnection, *paths: str) -> None:
+    """Lets the engine open these paths alone."""
+    marks = ", ".join("?" * len(paths))
+    connection.execute(f"SET allowed_paths = [{marks}]", list(paths))
+    connection.execute("SET enable_external_access = false")
