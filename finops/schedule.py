@@ -31,6 +31,7 @@ ENTRIES = (
         "30",
         "5",
     ),
+    Entry("Make due kept sums anew, daily", "finops.ledger.tasks.sum_again", "0", "5"),
     Entry("Close the week, Monday", "reports.tasks.close_week", "0", "6", "1", 12 * 3600),
 )
 

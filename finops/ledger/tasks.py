@@ -14,12 +14,13 @@ from typing import Any
 
 from celery import Task, shared_task
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
 from finops.core.period import Period, parse_instant, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Source
-from finops.ledger.operations import folder
+from finops.ledger.operations import folder, summing_again
 from finops.ledger.operations.collect import collect_window, whole_hours, windows_of
 from finops.ledger.operations.sources import access_to
 from finops.ledger.queries.sources import active_sources
@@ -88,6 +89,24 @@ def look_into_invoice_folder() -> dict[str, int]:
     """Takes in the new files of the invoice folder; how many of each status."""
     with use_ledger("default"):
         return folder.take_in(Path(settings.INVOICE_FOLDER), by=BY, at=datetime.now(UTC))
+
+
+@shared_task(name="finops.ledger.tasks.sum_again", acks_late=True)
+def sum_again() -> int:
+    """Reads documents again whose kept sums a newer rule or catalogue reaches into; how many."""
+    with use_ledger("default"):
+        return summing_again.sum_again(by=BY, at=datetime.now(UTC))
+
+
+def sum_again_soon() -> bool:
+    """Leaves `sum_again` to a worker where it is due; whether it is. Without one the day's run does it."""
+    if not summing_again.is_due():
+        return False
+    try:
+        sum_again.apply_async(ignore_result=True, retry=False)
+    except OperationalError as error:
+        logger.warning("documents are not read again before the day's run: %s", error)
+    return True
 
 
 def _instant(text: str | None) -> datetime:

@@ -126,7 +126,9 @@ class Layout:
         ]
         if len(both) > 1:
             flags.append(f"({both[0]} = {both[1]})::INT")
-        return f"concat({', '.join(flags)})" if flags else "''"
+        if "ContractedCost" in self.amounts:
+            flags.append(f"({self.amounts['ContractedCost'].value} = 0)::INT")
+        return f"concat_ws('-', {', '.join(flags)})" if flags else "''"
 
 
 def grouped(layout: Layout, source: str, line: str, whole: str) -> str:

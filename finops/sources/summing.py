@@ -71,8 +71,8 @@ def is_summable(record: ChargeRecord) -> bool:
 class Summing:
     """Adds lines up by their dimensions.
 
-    A sum never mixes known amounts with unknown ones, nor lines whose effective cost is what is
-    billed with others.
+    A sum never mixes known amounts with unknown ones, lines whose effective cost is what is billed
+    with others, nor lines of no contracted cost with others.
 
     Memory is bounded: when so many sums are open that more would cost too much, `full` says so
     and what `taken` gives are rows of their own; a later line of the same kind begins another.
@@ -89,7 +89,12 @@ class Summing:
     def add(self, record: ChargeRecord) -> None:
         """Adds a line that `is_summable`."""
         amounts = _AMOUNTS(record)
-        key = (*_KEY(record), *(amount is None for amount in amounts), amounts[0] == amounts[1])
+        key = (
+            *_KEY(record),
+            *(amount is None for amount in amounts),
+            amounts[0] == amounts[1],
+            amounts[3] == 0,
+        )
         known = self._sums.get(key)
         if known is None:
             self._sums[key] = _first(record)

@@ -13,9 +13,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from finops.ledger.models import Workload
 from finops.ledger.operations.rules import Draft, add_rule, draft, next_number, retire_rule
+from finops.ledger.operations.summing_again import would_move
 from finops.ledger.operations.workloads import NotAccepted
 from finops.ledger.queries.allocation import rule_rows, shared_keys
-from finops.ledger.queries.preview import preview as would_move
+from finops.ledger.tasks import sum_again_soon
 from reports.forms import RuleForm
 from reports.queries.weeks import zone
 from reports.roles import allowed
@@ -59,6 +60,8 @@ def preview(request: HttpRequest) -> HttpResponse:
         if typed(request.POST, "keep") == "1":
             row = add_rule(new, by=request.user.get_username(), at=timezone.now())
             messages.success(request, f"Rule {row.number} was added.")
+            if sum_again_soon():
+                messages.info(request, "Long documents are read again for it; that takes a while.")
             note_sample(request)
             return redirect("rules")
         moves = would_move(new.numbered(next_number(), 1))

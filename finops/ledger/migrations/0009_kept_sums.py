@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0007_nodes_and_stores'),
+        ('ledger', '0008_service_objectives'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Max
 
-from finops.core.allocation import OUT_OF_SCOPE, SHARED, WORKLOAD, Assigner, Rule
+from finops.core.allocation import OUT_OF_SCOPE, SHARED, WORKLOAD, Assigner, Place, Rule
 from finops.ledger.models import Document
 from finops.ledger.models import Rule as RuleRow
 from finops.ledger.operations import parsing
@@ -20,7 +20,6 @@ from finops.sources import focus, focus_bulk
 from finops.sources.gpu_shapes import catalogue_digest
 from finops.sources.records import ChargeRecord, Parsed, Refused
 
-PLACES = (WORKLOAD, SHARED, OUT_OF_SCOPE)
 _FIELDS = {"class": "charge_class"}
 
 Scope = tuple[str, str, str]  # issuer, billing account, billing month
@@ -55,6 +54,8 @@ class _Columns(Mapping[str, str | None]):
 class Reach:
     """The charge rules in force at one moment, and whether they reach a line."""
 
+    PLACES = (WORKLOAD, SHARED, OUT_OF_SCOPE)
+
     def __init__(self) -> None:
         newest = RuleRow.objects.filter(subject="charge").aggregate(newest=Max("pk"))["newest"]
         self.seen: int = newest or 0
@@ -64,10 +65,16 @@ class Reach:
 
     def __call__(self, record: ChargeRecord, scope: Scope) -> bool:
         """Whether a rule gives the line to a workload, a shared key, or out of scope."""
-        if not self.rules:
-            return False
-        place = self._place_of(_Columns(record, scope), record.charge_period_start)
-        return place.kind in PLACES
+        return bool(self.rules) and self.place(record, scope).kind in self.PLACES
+
+    def place(self, record: ChargeRecord, scope: Scope) -> Place:
+        """The place of a line by the rules."""
+        return self._place_of(columns_of(record, scope), record.charge_period_start)
+
+
+def columns_of(record: ChargeRecord, scope: Scope) -> Mapping[str, str | None]:
+    """A record's columns as rules see those of its charge; only `get` is answered."""
+    return _Columns(record, scope)
 
 
 def keeps_sums(kept: Kept) -> bool:

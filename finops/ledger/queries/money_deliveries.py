@@ -78,7 +78,7 @@ def _outside(old: Snapshot, held: Period, period: Period) -> list[tuple[str, Dec
         charge_end__gt=period.start,
     ).order_by()
     return list(
-        lines.values_list("currency").annotate(billed=Sum("billed_cost"), lines=Count("pk"))
+        lines.values_list("currency").annotate(billed=Sum("billed_cost"), lines=Sum("line_count"))
     )
 
 

@@ -54,7 +54,7 @@ def _contracted_zero(period: Period, as_of: datetime | None = None) -> Iterator[
         .exclude(Q(billed_cost=0) | Q(billed_cost__isnull=True))
         .order_by()
         .values_list("snapshot__issuer", "currency")
-        .annotate(lines=Count("pk"), billed=Sum("billed_cost"))
+        .annotate(lines=Sum("line_count"), billed=Sum("billed_cost"))
     )
     for issuer, currency, lines, billed in rows:
         yield MoneyException(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.models import Max, Min
@@ -20,15 +20,18 @@ from .tokens import TokenLedger
 Move = tuple[Place, Place]
 
 
-def preview(new: Rule, period: Period | None = None) -> dict[str, Any]:
+def preview(
+    new: Rule, period: Period | None = None, *, more: Mapping[Move, tuple[int, Money]] | None = None
+) -> dict[str, Any]:
     """What would change its place if the rule were kept, in a period or in the whole ledger.
 
+    `more` are charges that the ledger does not hold one by one, with their money.
     {"rows": [{"from", "to", "charges", "money", "series", "tokens"}], "charges", "series"}
     """
     kept = [rule for rule in rules(new.subject) if rule.number != new.number]
     before, after = Assigner(rules(new.subject)), Assigner([*kept, new])
     if new.subject == "charge":
-        rows = _charges(before, after, period or _all_charges())
+        rows = _charges(before, after, period or _all_charges(), more or {})
     else:
         rows = _series(before, after, period or whole_ledger())
     return {
@@ -46,8 +49,13 @@ def _all_charges() -> Period | None:
     return Period(start, max(end_of_hour(span["last"]), start + HOUR))
 
 
-def _charges(before: Assigner, after: Assigner, period: Period | None) -> list[dict[str, Any]]:
-    moves: dict[Move, tuple[Money, list[int]]] = {}
+def _charges(
+    before: Assigner,
+    after: Assigner,
+    period: Period | None,
+    more: Mapping[Move, tuple[int, Money]],
+) -> list[dict[str, Any]]:
+    moves = {move: (money, [count]) for move, (count, money) in more.items()}
     for part in charge_parts(period) if period else ():
         move = before(part.columns, part.start), after(part.columns, part.start)
         if move[0] != move[1]:

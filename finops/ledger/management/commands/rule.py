@@ -15,8 +15,8 @@ from finops.ledger.operations.rules import (
     next_number,
     retire_rule,
 )
+from finops.ledger.operations.summing_again import sum_again, would_move
 from finops.ledger.queries.allocation import rule_rows, rule_value
-from finops.ledger.queries.preview import preview
 from finops.ledger.verbs import instant, refusals, verb, who
 
 
@@ -45,8 +45,9 @@ class Command(cli.Command):
             new = _drafted(options)
             number = options["replaces"] or next_number()
             if options["verb"] == "preview":
-                return preview(new.numbered(number, 0)) | {"ok": True}, True
+                return would_move(new.numbered(number, 0)) | {"ok": True}, True
             row = add_rule(new, by=who(options), at=at, number=options["replaces"])
+        sum_again(by=who(options), at=datetime.now(UTC))
         return {"rule": rule_value(new.numbered(row.number, row.version)), "ok": True}, True
 
 
