@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0008_service_objectives'),
+        ('ledger', '0009_baseline_decisions'),
     ]
 
     operations = [
