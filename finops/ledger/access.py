@@ -59,6 +59,7 @@ class Access:
     product: str = ""
     region: str = ""
     keeps_replicas: bool = False
+    remote_read: bool = False
 
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """What every query must say to this product so that raw, whole answers come.

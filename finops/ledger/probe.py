@@ -50,6 +50,7 @@ _FLAG: Final = re.compile(r'^-?-?([\w.-]+)="?(.*?)"?$', re.MULTILINE)
 _KEPT: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)?(?![\w.])")
 _DAYS: Final = {"ms": 0, "s": 1 / 86_400, "m": 1 / 1440, "h": 1 / 24, "d": 1, "w": 7, "y": 365}
 LONGEST: Final = timedelta(days=400)
+_OTHER_SERIES: Final = re.compile(r"^\s*external_labels:|^remote_read:", re.MULTILINE)
 _PLAIN_DAY: Final = timedelta(days=1)
 
 
@@ -68,12 +69,23 @@ def probe(door: Door, at: datetime) -> dict[str, Any]:
         "clock_skew_seconds": skew,
         "limits": {words: shown(flags[flag]) for flag, words in _LIMITS.items() if flags.get(flag)},
         "ha_labels": _ha_labels(door, at),
+        "remote_read": product == "prometheus" and _reads_plainly(door),
         "hints": [
             *_HINTS.get(product or "", ()),
             *_deduplicated(flags),
             *([f"its clock differs by {skew} s from ours"] if _is_skewed(skew) else []),
         ],
     }
+
+
+def _reads_plainly(door: Door) -> bool:
+    """Whether a Prometheus's remote read gives the very series that its query API gives.
+
+    With external labels it adds them to every series, and warnings of stores that it reads itself
+    do not reach its answer: then its query API is asked.
+    """
+    told = _table(door, "/api/v1/status/config").get("yaml")
+    return isinstance(told, str) and not _OTHER_SERIES.search(told)
 
 
 def _is_skewed(skew: int | None) -> bool:

@@ -1,30 +1,39 @@
 """What is asked of a Prometheus-compatible store: which series lived, and their raw samples.
 
-The HTTP API and nothing else: `/api/v1/series` and `/api/v1/query` with a range selector, whose
-answer is the samples as they were scraped. `query_range` is never asked: its values are stepped.
+The HTTP API and nothing else: `/api/v1/series`, and `/api/v1/query` with a range selector or, of a
+Prometheus, `/api/v1/read`, whose answers are the samples as they were scraped. `query_range` is
+never asked: its values are stepped.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from finops.core.period import HOUR_MS, Period, milliseconds
 from finops.sources.engines import bound_of, metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
+from finops.sources.remote_read import Answers, request
 
 from .access import FetchFailed
 from .fetch import Door
 
 MAX_SERIES_HOURS_A_QUERY: Final = 2_000
 MAX_ALTERNATIVES: Final = 500
+
+Selector = tuple[str, ...]
+"""Matchers that together choose series, each in its plain spelling."""
+
+logger = logging.getLogger(__name__)
 
 _MATCHER: Final = re.compile(
     r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*")\s*'
@@ -99,33 +108,72 @@ def live_series(
 def gather(door: Door, matchers: Sequence[str], period: Period) -> Gathered:
     """All raw samples of our metrics in `[start, end)`; FetchFailed when the store does not answer.
 
-    A range selector is `(t − range, t]` from Prometheus 3 on and `[t − range, t]` before. Asked one
+    By remote read where the store's gives the very series of its query API, else by queries.
+    """
+    series, warnings = live_series(door, matchers, period)
+    hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
+    selectors = list(_selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours))
+    result = None
+    if door.access.remote_read and not warnings:
+        result = _gather_remotely(door, selectors, series, period)
+    if result is None:
+        result = _gather_by_queries(door, selectors, period)
+        result.warnings = list(dict.fromkeys([*warnings, *result.warnings]))
+    return result
+
+
+def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period) -> Gathered:
+    """By instant queries with a range selector.
+
+    The range is `(t − range, t]` from Prometheus 3 on and `[t − range, t]` before. Asked one
     millisecond before the end, both hold `[start, end)` whole; the one sample more that the older
     reading may bring is left out, so a window gives the same samples from either.
     """
     result = Gathered()
-    series, warnings = live_series(door, matchers, period)
-    result.warnings += warnings
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
-    hours = -(-(end_ms - start_ms) // HOUR_MS)
     forms = [
-        [("query", f"{selector}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
-        for selector in _selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours)
+        [("query", f"{_text(one)}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
+        for one in selectors
     ]
-    for answer in _ahead(door, forms):
+    for answer in _ahead([partial(door.post, "/api/v1/query", form) for form in forms]):
         _take(answer, door.base, result)
     result.series = [one for one in result.series if _inside(one, start_ms, end_ms)]
-    result.warnings = list(dict.fromkeys(result.warnings))
     return result
 
 
-def _ahead(door: Door, forms: Sequence[list[tuple[str, str]]]) -> Iterator[Any]:
+def _gather_remotely(
+    door: Door,
+    selectors: Sequence[Selector],
+    series: Sequence[Mapping[str, str]],
+    period: Period,
+) -> Gathered | None:
+    """The same by remote read; None where it fails, or names a series that the query API does not
+    know: then its labels are not those of the series."""
+    first_ms, last_ms = milliseconds(period.start), milliseconds(period.end) - 1
+    answers = Answers()
+    try:
+        asked = [request(_plain(one), first_ms, last_ms) for one in selectors]
+        for body in _ahead([partial(door.remote_read, one) for one in asked]):
+            answers.add(body)
+    except (FetchFailed, Refused, _NotPlain) as error:
+        logger.info("%s: asked by queries, for remote read does not do: %s", door.base, error)
+        return None
+    known = {tuple(sorted(row.items())) for row in series}
+    for one in answers.series:
+        if tuple(sorted((("__name__", one.metric), *one.labels))) not in known:
+            logger.info("%s: asked by queries, for remote read adds labels", door.base)
+            return None
+    notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
+    return Gathered(answers.series, notes=notes)
+
+
+def _ahead(asking: Sequence[Callable[[], Any]]) -> Iterator[Any]:
     """The answers in order, the next one asked for while one is read: a store takes its time."""
     with ThreadPoolExecutor(1) as reader:
-        asked = [reader.submit(door.post, "/api/v1/query", form) for form in forms[:1]]
-        for form in forms[1:]:
+        asked = [reader.submit(ask) for ask in asking[:1]]
+        for ask in asking[1:]:
             answer = asked.pop().result()
-            asked.append(reader.submit(door.post, "/api/v1/query", form))
+            asked.append(reader.submit(ask))
             yield answer
         for last in asked:
             yield last.result()
@@ -157,7 +205,7 @@ def version(door: Door) -> str | None:
 
 def _selectors(
     series: Iterable[Mapping[str, str]], matchers: Sequence[str], most: int
-) -> Iterator[str]:
+) -> Iterator[Selector]:
     """Selectors that together choose every metric once, each of at most so many series.
 
     One instance with more series of a metric than that is still asked for in one piece.
@@ -171,11 +219,11 @@ def _selectors(
     wanted = [name for name in metrics_to_collect() if counts[name]]
     small = [name for name in wanted if counts[name] <= most and not bound_of(name)]
     for shard in _shards({name: counts[name] for name in small}, most):
-        yield _selector(_names(shard), matchers)
+        yield (_names(shard), *matchers)
     for name in sorted(set(wanted) - set(small)):
         for shard in _shards(instances[name], most):
             part = f"instance=~{_quoted('|'.join(map(re.escape, shard)))}"
-            yield _selector(_names([name]), [*matchers, *_bound(name), part])
+            yield (_names([name]), *matchers, *_bound(name), part)
 
 
 def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
@@ -204,7 +252,28 @@ def _names(metrics: Iterable[str]) -> str:
 
 
 def _selector(names: str, matchers: Sequence[str]) -> str:
-    return "{" + ",".join((names, *matchers)) + "}"
+    return _text((names, *matchers))
+
+
+def _text(selector: Selector) -> str:
+    return "{" + ",".join(selector) + "}"
+
+
+class _NotPlain(Exception):
+    """A matcher whose text only the store itself can read."""
+
+
+def _plain(selector: Selector) -> list[tuple[str, str, str]]:
+    """Label, sign and value of each matcher; _NotPlain where a value holds other escapes than
+    `\\\\`, `\\"` and `\\n`."""
+    found = []
+    for text in selector:
+        match = _MATCHER.fullmatch(text)
+        if match is None or re.search(r"\\[^\\\"n]", match[3].replace("\\\\", "")):
+            raise _NotPlain(text)
+        value = re.sub(r"\\(.)", lambda sign: "\n" if sign[1] == "n" else sign[1], match[3][1:-1])
+        found.append((match[1], match[2], value))
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -22,7 +22,7 @@ from finops.ledger.fetch import Door
 from finops.ledger.models import Source
 from finops.ledger.operations import folder, summing_again
 from finops.ledger.operations.collect import collect_window, whole_hours, windows_of
-from finops.ledger.operations.sources import access_to
+from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
 
@@ -49,6 +49,7 @@ def collect_source(*, source: str, at: str | None = None) -> int:
     now = _instant(at)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
+        note_probe(row, at=now)
         try:
             with Door(access_to(row)) as door:
                 planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]

@@ -78,7 +78,7 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             store.bodies.append(body := self.rfile.read(length))
-            self._serve(parse_qs(body.decode()))
+            self._serve(parse_qs(body.decode("utf-8", "replace")))
 
         def _serve(self, form: dict[str, list[str]]) -> None:
             path = urlsplit(self.path).path

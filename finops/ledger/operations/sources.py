@@ -50,6 +50,7 @@ def access_to(source: Source) -> Access:
         source.product or str(source.probe.get("product") or ""),
         source.region,
         bool(source.replica_labels),
+        bool(source.probe.get("remote_read")),
     )
 
 
