@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from finops.core import cache as kv_cache
-from finops.core import counter, memory, period
+from finops.core import counter, memory, period, slices
 from finops.core.money import EXACT
 from finops.core.statement import METHOD_VERSION
 from finops.core.tokens import Dark, Rate, SeriesPeriod, coverage
@@ -27,7 +27,7 @@ from .examples import METHOD, ROOT, Example, examples
 RECORDING = ROOT / "tests" / "data" / "vllm-recorded" / "README.md"
 NAMES = {
     "week", "restart", "hidden-reset", "gap", "bounds", "part", "exchange", "split", "tolerance",
-    "unit-cost", "saving", "bridge", "kv", "goodput",
+    "unit-cost", "saving", "bridge", "kv", "goodput", "gpu-parts",
 }  # fmt: skip
 
 
@@ -62,6 +62,24 @@ def test_every_kind_of_exception_is_explained() -> None:
     assert raised - explained == set()
     made = {kind for kind in explained if f'"{kind.rpartition("-")[0]}-{{' in code}
     assert {kind for kind in explained - made if f'"{kind}"' not in code} == set()
+
+
+# -- §4, GPU-hours ----------------------------------------------------------------------------
+
+
+def test_parts_of_a_gpu() -> None:
+    said = examples()["gpu-parts"]
+    counts = [said.whole(f) for f in ("whole_gpus", "slices_of_1g_10gb", "time_sliced_replicas")]
+    by_hand = [1, said.fraction("part_of_a_slice"), 1 / said.fraction("replicas_a_gpu")]
+    shape = slices.Shape(replicas=said.whole("replicas_a_gpu"))
+    by_product = [
+        slices.part_of_gpu("nvidia_com_gpu", slices.Shape()),
+        slices.part_of_gpu("nvidia_com_mig_1g_10gb", slices.Shape()),
+        slices.part_of_gpu("nvidia_com_gpu_shared", shape),
+    ]
+    assert by_product == by_hand
+    gpus = sum(n * part for n, part in zip(counts, by_hand, strict=True))
+    assert gpus * said.whole("hours") == said.whole("gpu_hours")
 
 
 # -- §1 ------------------------------------------------------------------------------------------
