@@ -59,7 +59,7 @@ def heat_map(
         for when, one in sorted((events or {}).get(name, {}).items()):
             x = LABEL + (when - period.start) / timedelta(hours=1) * step
             label = f"{name}: {event_words(one)}, {figures.instant(when, zone)}"
-            out.append(_mark(x + step / 2, y + ROW - 6, label, url_of(name, when)))
+            out.append(_mark(x, y, step, label, url_of(name, when)))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart heat" viewBox="0 0 {WIDTH} '
         f'{height}" width="{WIDTH}" height="{height}" role="group" aria-labelledby="heat-title">'
@@ -92,11 +92,14 @@ def event_words(one: Events) -> str:
     return ", ".join(counted_text(count, noun) for count, noun in counts if count)
 
 
-def _mark(x: float, y: float, label: str, url: str) -> str:
-    """A wedge that points at its hour: a shape of its own, so that colour is not the only sign."""
+def _mark(x: float, y: int, width: float, label: str, url: str) -> str:
+    """A wedge below its hour: a shape of its own, so that colour is not the only sign. The whole
+    hour above it can be clicked."""
     return (
-        f'<a href="{escape(url)}" aria-label="{escape(label)}"><path class="event" '
-        f'd="M{x:.2f} {y - 9}l5 9h-10z" fill="#b3261e"><title>{escape(label)}</title></path></a>'
+        f'<a href="{escape(url)}" aria-label="{escape(label)}"><rect class="over" x="{x:.2f}" '
+        f'y="{y}" width="{width:.2f}" height="{ROW}" fill="transparent"/><path class="event" '
+        f'd="M{x + width / 2:.2f} {y + ROW - 6}l4 6h-8z" fill="#b3261e">'
+        f"<title>{escape(label)}</title></path></a>"
     )
 
 

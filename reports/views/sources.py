@@ -104,11 +104,18 @@ def _disturbed(events: Mapping[str, Mapping[datetime, Events]]) -> list[dict[str
 @allowed("read")
 def source(request: HttpRequest, name: str) -> HttpResponse:
     """One source: what its store says of itself, how far it was read, and what to mind."""
-    with use_ledger("default"):
-        row = next((one for one in health(timezone.now()) if one["name"] == name), None)
+    row = _health_of(name)
     if row is None:
         raise Http404("no such source")
     return page(request, "reports/source.html", {"row": row, "zone": zone().key})
+
+
+def _health_of(name: str) -> dict[str, Any] | None:
+    """The health of one of the own sources, else of the sample's while the sample is shown."""
+    now = timezone.now()
+    with use_ledger("default"):
+        own = next((one for one in health(now) if one["name"] == name), None)
+    return own or next((one for one in health(now) if one["name"] == name), None)
 
 
 @require_GET

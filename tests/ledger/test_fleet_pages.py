@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
@@ -17,8 +19,8 @@ from finops.ledger.models import Document, Fetch, Series, Source
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.source_hours import missing_hours, source_events
 from reports.models import Report
-from tests.ledger.doors import command
-from tests.ledger.fleet import PERIOD, START, Shown, take_in
+from tests.ledger.doors import command, ingested
+from tests.ledger.fleet import PERIOD, START, Shown, openmetrics, take_in
 from tests.ledger.test_nodes import ENGINE, FLEET, invoice
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -38,9 +40,6 @@ def engineer() -> Client:
 
 
 def disturbed(folder: Path) -> None:
-    from tests.ledger.doors import ingested
-    from tests.ledger.fleet import openmetrics
-
     up = Shown("up", {"job": "vllm", "instance": "10.0.0.1:8000"}, lambda s: 1)
     steps = [s for s in range(-6, 40) if not 24 <= s < 30]
     (folder / "f.om").write_text(openmetrics([up, RESTARTED], steps))
@@ -148,3 +147,51 @@ def test_a_source_that_is_only_late_misses_nothing() -> None:
     source = Source.objects.create(name="prod", url="http://127.0.0.1:9", created_at=START)
     fetched(source, 0, 3, 500)
     assert list(missing_hours(Period(START - HOUR, datetime(2026, 12, 1, tzinfo=UTC)))) == []
+
+
+def test_a_series_is_explained_by_as_much_as_tells_it_apart(tmp_path: Path) -> None:
+    disturbed(tmp_path)
+    other = Shown("vllm:prompt_tokens_total", ENGINE | {"engine": "1"}, lambda s: 1000 + 2 * s)
+    take_in(tmp_path, [other], "other.om")
+    (row, _) = command("series", "--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T06:00:00Z")[
+        "rows"
+    ]
+    hour = "2026-11-16T02:00:00Z"
+    for name in (row["series"], row["series_id"], 'vllm:prompt_tokens_total{engine="0"}'):
+        assert command("explain", name, hour)["tokens"] == 19
+    with pytest.raises(CommandError, match="2 series fit"):
+        command("explain", "vllm:prompt_tokens_total", hour)
+    with pytest.raises(CommandError, match="no series"):
+        command("explain", 'vllm:prompt_tokens_total{engine="7"}', hour)
+
+
+def test_people_read_series_and_explanations_line_by_line(tmp_path: Path) -> None:
+    disturbed(tmp_path)
+    out = StringIO()
+    period = ("--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T06:00:00Z")
+    call_command("series", *period, stdout=out)
+    head, line = out.getvalue().strip().splitlines()
+    assert head.split() == [
+        "tokens",
+        "readings",
+        "restarts",
+        "hidden",
+        "coverage",
+        "workload,",
+        "series",
+    ]
+    assert line.split()[2] == "1" and line.endswith('model_name="llama"}')
+    out = StringIO()
+    call_command("explain", "vllm:prompt_tokens_total", "2026-11-16T02:00:00Z", stdout=out)
+    assert "(1013 − 1011) + (17 − 0) = 19, 1 restart(s)" in out.getvalue()
+
+
+def test_an_engine_s_events_are_told_once(tmp_path: Path) -> None:
+    """Its counters of delivered tokens fall with the restart too."""
+    delivered = Shown("vllm:request_prompt_tokens_sum", ENGINE, RESTARTED.value)
+    generated = Shown("vllm:generation_tokens_total", ENGINE, RESTARTED.value)
+    up = Shown("up", {"job": "vllm", "instance": "10.0.0.1:8000"}, lambda s: 1)
+    tgi = Shown("tgi_request_input_length_sum", {"job": "tgi", "instance": "t:80"}, RESTARTED.value)
+    take_in(tmp_path, [up, RESTARTED, delivered, generated, tgi])
+    (mine,) = source_events(PERIOD).values()
+    assert {at: one.restarts for at, one in mine.items()} == {START + 2 * HOUR: 2}

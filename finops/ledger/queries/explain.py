@@ -6,10 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from finops.core.counter import Carry
+from finops.core.matching import parse_matchers
 from finops.core.period import instant_of, rfc3339
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
+
+MOST_NAMED = 5
 
 
 class Unknown(ValueError):
@@ -17,16 +20,27 @@ class Unknown(ValueError):
 
 
 def series_named(text: str) -> Series:
-    """A series by its number, or as `series` and `totals` write it. Raises Unknown."""
+    """A series by its number, or by its metric and as many labels as tell it from the others, as
+    `series` and `totals` write them. Raises Unknown."""
     if text.isdigit():
-        found = Series.objects.filter(pk=int(text)).first()
+        found = list(Series.objects.filter(pk=int(text)))
     else:
-        metric = text.split("{", 1)[0].strip()
-        rows = Series.objects.filter(metric=metric)
-        found = next((row for row in rows if str(row) == text.replace(", ", ",")), None)
-    if found is None:
+        metric, _, inner = text.partition("{")
+        inner = inner.strip().removesuffix("}").strip()
+        try:
+            wanted = parse_matchers(inner) if inner else ()
+        except ValueError as error:
+            raise Unknown(f"{text[:200]!r} is no series: {error}") from None
+        rows = Series.objects.filter(metric=metric.strip()).order_by("pk")
+        written = [row for row in rows if str(row) == text.replace(", ", ",")]
+        fitting = [row for row in rows if all(one.holds(row.labels) for one in wanted)]
+        found = written or fitting
+    if not found:
         raise Unknown(f"no series {text[:200]!r} in the ledger; `series` lists them")
-    return found
+    if len(found) > 1:
+        told = "; ".join(f"{row.pk} {row}" for row in found[:MOST_NAMED])
+        raise Unknown(f"{len(found)} series fit {text[:200]!r}; say which: {told}")
+    return found[0]
 
 
 def explain(series: Series, hour: datetime) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class SeriesRow:
     """One counter series in a period."""
 
     series_id: int
+    name: str
     metric: str
     role: str
     source: str
@@ -61,6 +62,7 @@ def _row(known: Known, part: SeriesPeriod, period: Period, claims: KeyOf) -> Ser
     workload = claims(known.labels, period.start)
     return SeriesRow(
         series_id=known.series.pk,
+        name=str(known.series),
         metric=known.series.metric,
         role=known.series.role,
         source=known.source,

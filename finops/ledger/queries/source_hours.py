@@ -11,13 +11,22 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from finops.core.period import Period, hour_of, instant_of
 from finops.ledger.models import Fetch, Series, Source, TokenHour, UsageHour
+from finops.sources.engines import ROLES
 
 from .as_of import known_by
 
 WHOLE, PART, UNREAD = "whole", "part", "unread"
 DAYS = 7
-COUNTED = ("prompt", "delivered_prompt")
-"""Restarts and gaps are told of an engine's prompt counter (a gateway's where it has no other)."""
+_PROMPTS = {role.engine for role in ROLES.values() if role.name == "prompt"}
+COUNTED = Q(series__role="prompt") | Q(
+    series__metric__in=[
+        metric
+        for metric, role in ROLES.items()
+        if role.name == "delivered_prompt" and role.engine not in _PROMPTS
+    ]
+)
+"""Restarts and gaps are told of an engine's prompt counter, and of the prompt counter that a gateway
+or an engine without one has; no engine's twice."""
 
 
 @dataclass(slots=True)
@@ -130,25 +139,27 @@ def _disturbed(period: Period) -> QuerySet[TokenHour]:
     newer = TokenHour.objects.filter(
         series=OuterRef("series"), hour=OuterRef("hour"), revision__gt=OuterRef("revision")
     )
-    return TokenHour.objects.filter(
-        Q(restarts__gt=0) | Q(facts__has_key="gaps"),
-        hour__gte=period.start,
-        hour__lt=period.end,
-        series__role__in=COUNTED,
-    ).exclude(Exists(newer))
+    return (
+        TokenHour.objects.filter(
+            Q(restarts__gt=0) | Q(facts__has_key="gaps"),
+            hour__gte=period.start,
+            hour__lt=period.end,
+        )
+        .filter(COUNTED)
+        .exclude(Exists(newer))
+    )
 
 
 def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
     """A source's prompt counters in one hour, the disturbed ones first, as plain values."""
-    rows = TokenHour.objects.filter(
-        hour=hour, series__role__in=COUNTED, series__target__source__name=name
-    )
+    rows = TokenHour.objects.filter(COUNTED, hour=hour, series__target__source__name=name)
     newest = rows.order_by("series_id", "-revision").distinct("series_id")
     found = list(newest.select_related("series__target"))
     told = [
         {
             "series": row.series_id,
             "name": _engine_name(row.series),
+            "instance": row.series.target.instance,
             "tokens": row.tokens,
             "readings": row.readings,
             "restarts": row.restarts,
@@ -165,7 +176,9 @@ def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
         }
         for row in found
     ]
-    return sorted(told, key=lambda row: (not (row["restarts"] or row["gaps"]), row["name"]))
+    return sorted(
+        told, key=lambda row: (not (row["restarts"] or row["gaps"]), row["name"], row["instance"])
+    )
 
 
 def _engine_name(series: Series) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from finops.core.period import hour_of, parse_instant
+from finops.core.period import hour_of, parse_instant, rfc3339
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.ledger.queries.explain import Unknown, explain, series_named
@@ -27,3 +27,18 @@ class Command(Base):
             return explain(series, hour_of(parse_instant(options["hour"]))), True
         except (Unknown, ValueError) as error:
             raise CannotRun(str(error)) from error
+
+    def render(self, result: dict[str, Any]) -> str:
+        lines = [
+            result["series"],
+            f"{result['tokens']:,} tokens in the hour from {rfc3339(result['hour'])}",
+            f"  {result['arithmetic']}",
+            f"  revision {result['revision']}, posted {rfc3339(result['posted_at'])}",
+            "",
+            f"{'at':<28} {'value':>16}  {'born':<28} document",
+        ]
+        lines += [
+            f"{one['at']:<28} {one['value']:>16,}  {one['mark'] or '–':<28} {one['document'][:12]}"
+            for one in result["readings"]
+        ]
+        return "\n".join([*lines, "", *(f"document {digest}" for digest in result["documents"])])

@@ -23,6 +23,8 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         rows = [
             {
+                "series": row.name,
+                "series_id": row.series_id,
                 "metric": row.metric,
                 "labels": row.labels,
                 "source": row.source,
@@ -39,3 +41,16 @@ class Command(Base):
             for row in series_of(period_of(options))
         ]
         return {"rows": rows}, True
+
+    def render(self, result: dict[str, Any]) -> str:
+        lines = [_HEAD, *(_line(row) for row in result["rows"])]
+        return "\n".join(lines) if result["rows"] else "No counter series in this period."
+
+
+_HEAD = f"{'tokens':>16} {'readings':>9} {'restarts':>8} {'hidden':>6} {'coverage':>8}  workload, series"
+
+
+def _line(row: dict[str, Any]) -> str:
+    numbers = f"{row['tokens']:>16,} {row['readings']:>9,} {row['restarts']:>8} "
+    numbers += f"{row['hidden_resets']:>6} {row['coverage']:>8}"
+    return f"{numbers}  {row['workload'] or '–'}, {row['series']}"
