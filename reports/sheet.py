@@ -182,9 +182,18 @@ def _exchange(s: Mapping[str, Any]) -> dict[str, Any]:
     rows = (s.get("exchange") or {}).get("rates", [])
     documents = {digest for row in rows for digest in row["document_digests"]}
     return {
-        "exchange_rates": [dict(row) | {"shown": figures.rate(row["rate"])} for row in rows],
+        "exchange_rates": [
+            dict(row) | {"shown": figures.rate(row["rate"]), "legs": _legs(row)} for row in rows
+        ],
         "exchange_documents": sorted(documents),
     }
+
+
+def _legs(row: Mapping[str, Any]) -> str:
+    """What a euro was worth on both sides of a cross rate; nothing where one side is the euro."""
+    if "EUR" in (row["from"], row["to"]):
+        return ""
+    return f": 1 EUR = {row['from_per_eur']} {row['from']} = {row['to_per_eur']} {row['to']}"
 
 
 def _is_effective(key: str) -> bool:

@@ -134,8 +134,8 @@ def _baseline(workload: WorkloadFacts, end: datetime) -> Iterator[Notice]:
         yield Notice(
             "baseline-not-approved",
             workload.slug,
-            f"{workload.slug}: its baseline was registered by {terms.author} and is not approved by "
-            "another person; the saving stands on it all the same.",
+            f"{workload.slug}: its baseline was registered by {terms.author} and no second person "
+            "has approved it. The report compares with it all the same.",
         )
     if terms and terms.newer_waiting:
         yield Notice(

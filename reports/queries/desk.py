@@ -7,6 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from finops.ledger.queries.baselines import waiting_baselines
 from reports import figures
 from reports.memory_words import active_share
 from reports.models import Report, Seal
@@ -49,7 +50,7 @@ def _row(text: str, note: str = "", url: str = "", chip: str = "", tone: str = "
 
 
 def _approvals(newest: Sequence[Report]) -> Panel:
-    """The newest weeks that are not final yet."""
+    """The newest weeks that are not final yet, and baselines that nobody has decided on."""
     rows = [
         _row(
             report.week,
@@ -61,6 +62,11 @@ def _approvals(newest: Sequence[Report]) -> Panel:
         for report in newest
         if state_of(report) != FINAL
     ]
+    rows += [
+        _row(f"Baseline {number} of {slug}", f"registered by {author}",
+             reverse("baseline", args=[number]), "waiting", "waiting")
+        for number, slug, author in waiting_baselines()
+    ]  # fmt: skip
     return _panel("Waits for approval", rows, "The newest weeks are final.")
 
 

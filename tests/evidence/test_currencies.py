@@ -137,8 +137,8 @@ def test_pages_show_the_rates_and_both_amounts(three: Sealed, auditor: Client) -
     page = text_of(auditor, reverse("report-revision", kwargs=where))
     assert "All amounts of the tables above are in USD" in page
     # 1.12 ÷ 1.54 and the two euro rates, with the day of each.
-    assert "1 CAD = 0.727273 USD 2026-11-16; 1 EUR = 1.5400 CAD, 1.1200 USD" in page
-    assert "1 EUR = 1.100000 USD 2026-11-13" in page
+    assert "1 CAD = 0.727273 USD rate of 2026-11-16: 1 EUR = 1.5400 CAD = 1.1200 USD" in page
+    assert "1 EUR = 1.100000 USD rate of 2026-11-13 2026-11-15 1 charge" in page
     prices = text_of(auditor, reverse("prices"))
     assert "Reports are in USD" in prices and f"Used in the report of {WEEK}" in prices
     assert "1 CAD = 0.727273 USD 2026-11-16" in prices

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from finops import checkup
 from finops.core.statement import statement
 from finops.ledger.queries.facts import facts
 from tests.ledger import currencies, small_company
@@ -252,3 +253,16 @@ def test_the_banks_own_zip_is_read_as_it_is(tmp_path: Path) -> None:
         "posted",
         6,
     )
+
+
+def test_the_doctor_asks_for_a_currency_once_charges_are_in_several(
+    tmp_path: Path, settings: Any
+) -> None:
+    settings.REPORT_CURRENCY = ""
+    assert checkup.currencies().ok
+    currencies.found(tmp_path)
+    asked = checkup.currencies()
+    assert not asked.ok and asked.found == "charges in CAD, EUR, USD"
+    assert "HEADROOM_REPORT_CURRENCY" in str(asked.advice)
+    settings.REPORT_CURRENCY = "EUR"
+    assert checkup.currencies().ok and "reports in EUR" in checkup.currencies().found

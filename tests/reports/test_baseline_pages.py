@@ -17,7 +17,7 @@ from django.urls import reverse
 from finops.ledger.models import Baseline, BaselineDecision, Workload
 from finops.trail.models import Entry
 
-from .helpers import NOW
+from .helpers import NOW, make_report
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -47,6 +47,7 @@ def declared(client: Client, **changes: Any) -> Any:
 
 
 def test_two_people_and_every_field(workload: Workload, client_of: Callable[..., Client]) -> None:
+    make_report()
     ada, ben = client_of("finance", name="Ada"), client_of("finance", name="Ben")
     answer = declared(ada)
     row = Baseline.objects.get()
@@ -60,6 +61,7 @@ def test_two_people_and_every_field(workload: Workload, client_of: Callable[...,
     assert "Approve</button>" not in ada.get(page).content.decode()
     assert "1 baseline waits for approval" in text_of(ada.get(reverse("baselines")))
     decide = reverse("baseline-decide", args=[row.pk])
+    assert f"Baseline {row.pk} of chat" in text_of(ben.get(reverse("overview")))
     refused = ada.post(decide, {"verdict": "approved"}, follow=True)
     assert "approved by another person than its author" in text_of(refused)
     assert not BaselineDecision.objects.exists()
@@ -68,6 +70,7 @@ def test_two_people_and_every_field(workload: Workload, client_of: Callable[...,
     assert "Baseline 1 was approved" in re.sub(r"Baseline \d+", "Baseline 1", done)
     assert "Ben" in done and "Read it." in done
     assert "waits for approval" not in text_of(ben.get(reverse("baselines")))
+    assert f"Baseline {row.pk} of chat" not in text_of(ben.get(reverse("overview")))
     said = [(e.actor, e.action) for e in Entry.objects.filter(subject__startswith="baseline ")]
     assert said == [("Ada", "baseline added"), ("Ben", "baseline approved")]
 

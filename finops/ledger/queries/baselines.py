@@ -96,6 +96,12 @@ def baseline_row(number: int) -> Baseline | None:
     return _rows().filter(pk=number).first()
 
 
+def waiting_baselines() -> list[tuple[int, str, str]]:
+    """Number, workload and author of the baselines that wait for approval, oldest first."""
+    rows = Baseline.objects.filter(decisions__isnull=True, approved_by="").order_by("pk")
+    return list(rows.values_list("pk", "workload__slug", "by"))
+
+
 def counting_numbers() -> set[int]:
     """The numbers of the baselines that reports compare with."""
     counting: dict[str, tuple[bool, int]] = {}
