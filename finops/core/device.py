@@ -111,7 +111,7 @@ def _count(row: DeviceHourRow, held_ms: int, values: Mapping[str, int], instant:
 
 def _note_tenants(rows: dict[int, DeviceHourRow], series: Iterable[DeviceSeries]) -> None:
     """Who held the device in each hour, and whether several did at one instant."""
-    instants: dict[int, dict[int, int]] = {}
+    instants: dict[int, dict[int, set[Tenant]]] = {}
     for one in series:
         if not one.tenant[1]:
             continue
@@ -120,7 +120,8 @@ def _note_tenants(rows: dict[int, DeviceHourRow], series: Iterable[DeviceSeries]
             if hour_ms not in rows:
                 continue
             rows[hour_ms].tenants.add(one.tenant)
-            counted = instants.setdefault(hour_ms, {})
-            counted[time_ms] = counted.get(time_ms, 0) + 1
-            if counted[time_ms] > 1:
+            # Two replicas that tell of one pod are no two tenants.
+            held_by = instants.setdefault(hour_ms, {}).setdefault(time_ms, set())
+            held_by.add(one.tenant)
+            if len(held_by) > 1:
                 rows[hour_ms].shared = True

@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
-from finops.core.cache import CacheHourRow, Engine, Gauge, Pool, cache_hours
+import numpy as np
+
+from finops.core.cache import CacheHourRow, Engine, Pool
+from finops.core.cache_columns import cache_hours
 from finops.core.counter import DAY_MS
-from finops.core.period import instant_of
+from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import CacheHour, Series, Target
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
-from .columns import read_columns
+from .engine_gauges import ROLES as POOL_ROLES
 from .engine_gauges import pools_by_gauges
+from .gauges import Column, Gauges
 
 KEPT_LABELS = (
     "block_size",
@@ -29,28 +33,42 @@ KEPT_LABELS = (
 )
 
 
+GAUGES = ("kv_usage", "running", "waiting", "sleep_state", "prompt", "generation", "cache_config")
+RANKS = ("tp_rank", "pp_rank")
+
+
 def derive_cache(target: Target, series: Sequence[Series], from_day: int, *, at: datetime) -> None:
     """Posts the KV cache hours of a target from a UTC day on, where they changed."""
+    usages = _usage_series(series)
+    if not usages:
+        return
+    read = [one for one in series if one.role in GAUGES or one.role in POOL_ROLES]
+    gauges = Gauges(read, from_day - DAY_MS)
+    kept = _current(usages, from_day)
     new: list[CacheHour] = []
-    for usage in _usage_series(series):
-        rows = cache_hours(_engine(usage, series, from_day - DAY_MS))
-        kept = _current(usage, from_day)
-        for row in rows:
+    for usage in usages:
+        for row in cache_hours(_engine(usage, series, gauges)):
             if row.hour_ms >= from_day:
-                _add(new, usage, row, kept.get(instant_of(row.hour_ms)), at)
+                _add(new, usage, row, kept.get((usage.pk, instant_of(row.hour_ms))), at)
     copy_rows(new)
 
 
 def _usage_series(series: Sequence[Series]) -> list[Series]:
-    """One usage series an engine: the preferred name where two say the same (never both)."""
-    best: dict[str, tuple[int, Series]] = {}
+    """One usage series an engine: the preferred name where two say the same (never both), and of
+    several ranks of one engine the first: they tell of one cache."""
+    best: dict[str, tuple[tuple[int, ...], Series]] = {}
     for one in series:
         if one.role == "kv_usage":
             role = role_of(one.metric)
-            rank = role.alias_rank if role else 99
+            rank = (role.alias_rank if role else 99, *_ranks(one))
             if one.engine not in best or rank < best[one.engine][0]:
                 best[one.engine] = (rank, one)
     return [one for _, one in best.values()]
+
+
+def _ranks(series: Series) -> list[int]:
+    texts = (series.labels.get(name, "") for name in RANKS)
+    return [int(text) if text.isdigit() else 0 for text in texts]
 
 
 def _add(
@@ -85,77 +103,74 @@ def _add(
         new.append(fresh)
 
 
-def _current(series: Series, from_ms: int) -> dict[datetime, CacheHour]:
+def _current(series: Sequence[Series], from_ms: int) -> dict[tuple[int, datetime], CacheHour]:
     rows = (
-        CacheHour.objects.filter(series=series, hour__gte=instant_of(from_ms))
-        .order_by("hour", "-revision")
-        .distinct("hour")
+        CacheHour.objects.filter(series__in=series, hour__gte=instant_of(from_ms))
+        .order_by("series_id", "hour", "-revision")
+        .distinct("series_id", "hour")
     )
-    return {row.hour: row for row in rows}
+    return {(row.series_id, row.hour): row for row in rows}
 
 
-def _engine(usage: Series, series: Sequence[Series], from_ms: int) -> Engine:
-    of_engine = [one for one in series if one.engine == usage.engine]
-    counters = [one for one in of_engine if one.role in ("prompt", "generation")]
+def _engine(usage: Series, series: Sequence[Series], gauges: Gauges) -> Engine:
+    of_engine = [one for one in series if one.engine == usage.engine and _is_of_rank(one, usage)]
+    # A front end counts the tokens of all its ranks: any of them moves.
+    counters = [
+        one
+        for one in series
+        if one.role in ("prompt", "generation") and one.engine in ("", usage.engine)
+    ]
     return Engine(
-        usage=_gauge([usage], from_ms),
-        running=_gauge([one for one in of_engine if one.role == "running"], from_ms),
-        waiting=_gauge([one for one in of_engine if one.role == "waiting"], from_ms),
-        moved_ms=_moves(counters, from_ms),
-        pools=_pools(usage, series, from_ms),
-        asleep=_gauge([one for one in of_engine if _is_awake_gauge(one)], from_ms),
+        usage=gauges.gauge([usage]),
+        running=gauges.gauge([one for one in of_engine if one.role == "running"]),
+        waiting=gauges.gauge([one for one in of_engine if one.role == "waiting"]),
+        moved_ms=_moves(counters, gauges),  # type: ignore[arg-type]
+        pools=_pools(usage, series, gauges),
+        asleep=gauges.gauge([one for one in of_engine if _is_awake_gauge(one)]),
         moves_known=bool(counters),
     )
+
+
+def _is_of_rank(one: Series, usage: Series) -> bool:
+    """Whether a gauge is of the usage's own rank; one without ranks is of all."""
+    return all(one.labels.get(r) in (None, usage.labels.get(r)) for r in RANKS)
 
 
 def _is_awake_gauge(series: Series) -> bool:
     return series.role == "sleep_state" and series.labels.get("sleep_state") == "awake"
 
 
-def _gauge(series: Sequence[Series], from_ms: int) -> Gauge:
-    """The readings of one gauge; of several replicas, or of two names, the first."""
-    for one in series:
-        for _, (times, values) in sorted(read_columns(one, max(0, from_ms)).items()):
-            return Gauge(times, values)
-    return Gauge()
-
-
-def _moves(counters: Sequence[Series], from_ms: int) -> list[int]:
+def _moves(counters: Sequence[Series], gauges: Gauges) -> Column:
     """The instants at which a token counter showed another value than before."""
-    moved: set[int] = set()
-    for one in counters:
-        for times, values in read_columns(one, max(0, from_ms)).values():
-            moved.update(
-                time_ms
-                for time_ms, before, value in zip(times[1:], values, values[1:], strict=False)
-                if value != before
-            )
-    return sorted(moved)
+    found = [
+        times[1:][values[1:] != values[:-1]]
+        for one in counters
+        for times, values in gauges.replicas(one).values()
+    ]
+    return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
 
-def _pools(usage: Series, series: Sequence[Series], from_ms: int) -> list[Pool]:
+def _pools(usage: Series, series: Sequence[Series], gauges: Gauges) -> list[Pool]:
     """The configurations of an engine in time order, from `cache_config_info` labels, else from
     gauges of the engine's own."""
     infos = [one for one in series if one.role == "cache_config"]
     if not infos:
-        return pools_by_gauges(usage, series, from_ms)
+        return pools_by_gauges(usage, series, gauges)
     engines = len({one.engine for one in infos}) or 1
     pools: list[Pool] = []
     for one in infos:
         if one.engine != usage.engine:
             continue
-        for times, _ in read_columns(one, max(0, from_ms)).values():
+        for times, _ in gauges.replicas(one).values():
             pools.extend(_pool(start, one.labels, engines) for start in _spans(times))
     return sorted(pools, key=lambda pool: pool.from_ms)
 
 
-def _spans(times: Sequence[int]) -> list[int]:
+def _spans(times: Column) -> list[int]:
     """Where a configuration was seen again after an hour without it."""
-    return [
-        time_ms
-        for before, time_ms in zip([None, *times], times, strict=False)
-        if before is None or time_ms - before > 3_600_000
-    ]
+    begins = np.diff(times, prepend=times[0] - HOUR_MS - 1) > HOUR_MS
+    found: list[int] = times[begins].tolist()
+    return found
 
 
 def _pool(from_ms: int, labels: Mapping[str, str], engines: int) -> Pool:

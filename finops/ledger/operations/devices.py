@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
+import numpy as np
+
 from finops.core.counter import DAY_MS
-from finops.core.device import DeviceHourRow, DeviceSeries, Tenant, device_hours
+from finops.core.device import DeviceHourRow, DeviceSeries, Tenant
+from finops.core.device_columns import device_hours
 from finops.core.period import instant_of
 from finops.ledger.models import DeviceHour, Series, Target
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
-from .columns import read_columns
+from .gauges import Gauges
 
 ROLES = {
     "device_used_bytes": "used",
@@ -21,6 +24,7 @@ ROLES = {
     "device_reserved_bytes": "reserved",
     "device_total_bytes": "total",
 }
+MOST_BYTES = 1 << 50
 IDENTITIES = ("UUID", "uuid", "GPU_UUID", "gpu_uuid")
 INDICES = ("gpu", "gpu_id", "GPU_ID", "minor_number")
 KEPT_LABELS = (
@@ -40,10 +44,11 @@ def derive_devices(
     if not found:
         return
     is_exported = any("exported_pod" in one.labels for each in found.values() for one in each)
+    gauges = Gauges([one for each in found.values() for one in each], from_day - DAY_MS)
     kept = _current(target, from_day)
     new: list[DeviceHour] = []
     for device, members in found.items():
-        for row in device_hours(_read(members, is_exported, from_day - DAY_MS)):
+        for row in device_hours(_read(members, is_exported, gauges)):
             old = kept.get((device, instant_of(row.hour_ms)))
             fresh = _fresh(target, device, members, row, at)
             if instant_of(row.hour_ms) >= instant_of(from_day) and _differs(old, fresh):
@@ -71,16 +76,18 @@ def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
     return labels.get(f"{before}namespace", ""), labels.get(f"{before}pod", "")
 
 
-def _read(members: Sequence[Series], is_exported: bool, from_ms: int) -> list[DeviceSeries]:
+def _read(members: Sequence[Series], is_exported: bool, gauges: Gauges) -> list[DeviceSeries]:
     found = []
     for one in members:
         role = role_of(one.metric)
         scale = role.scale if role else 1
-        for times, values in read_columns(one, max(0, from_ms)).values():
+        for times, values in gauges.replicas(one).values():
+            # No device holds a pebibyte: a reading that says so is none of its memory.
+            kept = np.abs(values) * scale <= MOST_BYTES
             # Gauges are whole MiB or bytes within 2^53: exact.
-            whole = [int(value) * scale for value in values]
+            times, whole = times[kept], np.trunc(values[kept]).astype(np.int64) * scale
             tenant = tenant_of(one.labels, is_exported)
-            found.append(DeviceSeries(ROLES[one.role], tenant, times, whole))
+            found.append(DeviceSeries(ROLES[one.role], tenant, times, whole))  # type: ignore[arg-type]
     return found
 
 

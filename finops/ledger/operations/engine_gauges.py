@@ -10,13 +10,13 @@ from finops.core.money import round_half_even
 from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
-from .columns import read_columns
+from .gauges import Gauges
 
 ROLES = ("pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes")
 RANKS = ("dp_rank", "tp_rank", "pp_rank")
 
 
-def pools_by_gauges(usage: Series, series: Sequence[Series], from_ms: int) -> list[Pool]:
+def pools_by_gauges(usage: Series, series: Sequence[Series], gauges: Gauges) -> list[Pool]:
     """The pools of an engine in time order, a new one where its size in tokens changed.
 
     A token is a block of its own. Gauges of a rank are of one GPU; the usage's own rank counts.
@@ -26,11 +26,11 @@ def pools_by_gauges(usage: Series, series: Sequence[Series], from_ms: int) -> li
     if sizes is None:
         return []
     pools: list[Pool] = []
-    for time_ms, value in _readings(sizes, from_ms):
+    for time_ms, value in _readings(sizes, gauges):
         if value <= 0 or (pools and pools[-1].pool_tokens == int(value)):
             continue
         tokens = int(value)
-        told = tuple(sorted(_bytes_at(mine, time_ms, from_ms).items()))
+        told = tuple(sorted(_bytes_at(mine, time_ms, gauges).items()))
         pools.append(Pool(time_ms, tokens, 1, tokens, None, told, null_blocks=0))
     return pools
 
@@ -41,20 +41,19 @@ def _is_same_rank(one: Series, usage: Series) -> bool:
     )
 
 
-def _readings(one: Series, from_ms: int) -> list[tuple[int, float]]:
-    for _, (times, values) in sorted(read_columns(one, max(0, from_ms)).items()):
-        return list(zip(times, values, strict=True))
-    return []
+def _readings(one: Series, gauges: Gauges) -> list[tuple[int, float]]:
+    times, values = gauges.first(one)
+    return list(zip(times.tolist(), values.tolist(), strict=True))
 
 
-def _bytes_at(mine: Sequence[Series], time_ms: int, from_ms: int) -> dict[str, str]:
+def _bytes_at(mine: Sequence[Series], time_ms: int, gauges: Gauges) -> dict[str, str]:
     """Bytes by role at an instant, as text; graphs of several phases are added."""
     found: dict[str, int] = {}
     for one in mine:
         role = role_of(one.metric)
         if one.role == "pool_tokens" or role is None:
             continue
-        value = next((v for t, v in _readings(one, from_ms) if t >= time_ms), None)
+        value = next((v for t, v in _readings(one, gauges) if t >= time_ms), None)
         if value is not None:
             # The text of the reading, not its binary value, times the unit.
             size = int(round_half_even(Decimal(repr(value)) * role.scale, 0))

@@ -1,0 +1,42 @@
+"""Whole columns of a device give exactly what the rules give reading by reading (method §8.1)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from finops.core import device, device_columns
+from finops.core.device import ROLES, DeviceSeries
+
+HOUR, MIB = 3_600_000, 1 << 20
+START = 1_794_787_200_000 - 2 * HOUR
+TENANTS = [("", ""), ("llm", "chat-0"), ("llm", "chat-1"), ("", "alone")]
+gaps = st.lists(
+    st.one_of(st.sampled_from([15_000, 60_000, 300_000]), st.integers(1, 3 * HOUR)), max_size=30
+)
+sizes = st.one_of(st.integers(0, 200_000).map(lambda n: n * MIB), st.just(1 << 61))
+
+
+@st.composite
+def one_series(draw):
+    times = [START + draw(st.sampled_from([0, 0, 7_000, 3_599_999]))]
+    for gap in draw(gaps):
+        times.append(times[-1] + gap)
+    role = draw(st.sampled_from([*ROLES, "used"]))
+    return DeviceSeries(role, draw(st.sampled_from(TENANTS)), times, [draw(sizes) for _ in times])
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(one_series(), max_size=6))
+def test_columns_and_readings_give_the_same_hours(series):
+    assert device_columns.device_hours(series) == device.device_hours(series)
+
+
+def test_two_replicas_of_one_pod_are_no_two_tenants():
+    times = [START, START + 60_000]
+    one = DeviceSeries("used", ("llm", "chat-0"), times, [MIB, MIB])
+    for hours in (device.device_hours, device_columns.device_hours):
+        (row,) = hours([one, one])
+        assert row.tenants == {("llm", "chat-0")} and not row.shared
+        (shared,) = hours([one, DeviceSeries("used", ("llm", "chat-1"), times, [MIB, MIB])])
+        assert shared.shared
