@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from finops.core.money import round_half_even
 from reports import charts, figures, level_words
 from reports.footnotes import footnotes
+from reports.ladder_words import guidance_rows
 from reports.memory_words import memory_blocks, shared_device_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 from reports.saving_words import questions
@@ -95,6 +96,11 @@ def context(
         "charts": drawn,
         "memory_blocks": (blocks := memory_blocks(s, defined, drawn)),
         "memory_device": shared_device_words(blocks),
+        "sizing_guidance": [
+            row | {"rows": guidance_rows(row["guidance"])}
+            for row in s.get("rightsizing") or []
+            if row["guidance"]
+        ],
         "trend_words": trend_words(s),
         "tokens": tokens,
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],

@@ -149,6 +149,11 @@ class EngineStart:
     quantization: str | None = None
     kv_cache_memory_bytes: int | None = None
     num_gpu_blocks_override: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    prefix_caching: bool | None = None
+    custom_all_reduce_off: bool | None = None
+    enforce_eager: bool | None = None
     started: str | None = None
     line: int = 1
     workers: list[Worker] = field(default_factory=list)

@@ -245,6 +245,7 @@ class Facts:
     rules: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[Notice, ...] = ()
     nodes: NodeFacts | None = None
+    rightsizing: tuple[Mapping[str, Any], ...] = ()
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exchange: ExchangeFacts | None = None

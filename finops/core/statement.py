@@ -68,6 +68,7 @@ def statement(
     value |= _service_levels(facts)
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
     value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
+    value["rightsizing"] = [dict(row) for row in facts.rightsizing]
     value["tieout"] = {
         "invoice": tieout.invoice_rows(facts),
         "period": tieout.period_table(facts),

@@ -23,9 +23,10 @@ Key = tuple[int | None, int | None, int | None, str | None]
 BLOCK_SIZES: Final = (16, 8, 32, 64, 128, 1)
 WHOLE: Final = (
     "max_model_len", "tensor_parallel", "pipeline_parallel",
-    "kv_cache_memory_bytes", "num_gpu_blocks_override",
+    "kv_cache_memory_bytes", "num_gpu_blocks_override", "max_num_seqs", "max_num_batched_tokens",
 )  # fmt: skip
 TEXTS: Final = ("engine_version", "model", "kv_dtype", "quantization")
+YES_OR_NO: Final = ("prefix_caching", "custom_all_reduce_off", "enforce_eager")
 PARTS: Final = ("weights", "non_torch", "activation_peak")
 NEWER_PARTS: Final = ("weights_and_non_torch", "activation_peak")
 
@@ -100,6 +101,8 @@ class Building:
                 setattr(self.start, name, int(text))
             elif name in TEXTS:
                 setattr(self.start, name, text)
+            elif name in YES_OR_NO:
+                setattr(self.start, name, text == "True")
             elif name == "served_name":
                 if text not in self.start.served_names:
                     self.start.served_names.append(text)

@@ -78,12 +78,19 @@ SETTINGS: Final = {
     "tensor_parallel": re.compile(rf"tensor_parallel_size{_QUOTED}(\d+)"),
     "pipeline_parallel": re.compile(rf"pipeline_parallel_size{_QUOTED}(\d+)"),
     "data_parallel": re.compile(rf"data_parallel_size{_QUOTED}(\d+)"),
+    "max_num_seqs": re.compile(rf"\bmax_num_seqs{_QUOTED}(\d+)"),
+    "max_num_batched_tokens": re.compile(rf"\bmax_num_batched_tokens{_QUOTED}(\d+)"),
+    "prefix_caching": re.compile(rf"\benable_prefix_caching{_QUOTED}(True|False)"),
+    "custom_all_reduce_off": re.compile(rf"\bdisable_custom_all_reduce{_QUOTED}(True|False)"),
+    "enforce_eager": re.compile(rf"\benforce_eager{_QUOTED}(True|False)"),
     "kv_dtype": re.compile(rf"kv_cache_dtype{_QUOTED}([\w.]+)"),
     "quantization": re.compile(rf"\bquantization{_QUOTED}([\w.-]+)"),
     "served_name": re.compile(rf"served_model_name{_QUOTED}([^',\]\)]+)"),
     "model": re.compile(r"(?<![\w])'?model'?[:=]\s*'([^']+)'"),
 }
-SETTING_LINES: Final = ("non-default args", "args: Namespace", "LLM engine", "engine args")
+SETTING_LINES: Final = (
+    "non-default args", "args: Namespace", "LLM engine", "engine args", "hunked prefill is enabled",
+)  # fmt: skip
 
 INITIALISING: Final = re.compile(r"Initializing an? (?:\w+ )?LLM engine(?: \(v([^)\s]+)\))?")
 LAUNCHING: Final = re.compile(r"vLLM API server version v?([\w.+-]+)|▄.*\bversion ([\w.+-]+)\s*$")
@@ -95,7 +102,7 @@ GREW: Final = re.compile(r"Free memory grew by")
 # A line that none of these words is in tells nothing of memory.
 WORTH_A_LOOK: Final = re.compile(
     r"[Mm]emory|KV|blocks|max.model.len|max seq len|oncurrency|took|LLM engine|version|args|world size|"
-    r"failed to start|initialization failed|█"
+    r"failed to start|initialization failed|max_num_batched_tokens|█"
 )
 CORE: Final = re.compile(
     rb"GPU blocks: |gpu_memory_utilization \(|KV cache (?:size|memory)|for the cache blocks|V1 LLM engine|an LLM engine|"

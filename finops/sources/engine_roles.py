@@ -53,6 +53,10 @@ class Role:
 
 _V0_RECOMPUTE: Final = "vLLM V0 counts a prompt again when a preempted request is recomputed"
 _SCHEDULED: Final = "counted when a request is scheduled; before 0.11.1 again after a preemption"
+_ENDED: Final = "requests that finished: what clients broke off is not in it"
+_STEPS: Final = (
+    "tokens of a step, to 0.22 with those found in the cache; a histogram, never added to tokens"
+)
 _BLOCKS: Final = "summed over data-parallel engines already: never add over `engine`"
 _FINISHED_ONLY: Final = (
     "SGLang counts a request's tokens when it finishes: aborted requests are left out, and a long "
@@ -112,6 +116,15 @@ VLLM: Final[dict[str, Role]] = _all(_WHEELS, {
     ),
     "vllm:request_prompt_tokens_sum": Role("delivered_prompt", "counter", "vllm"),
     "vllm:request_generation_tokens_sum": Role("delivered_generation", "counter", "vllm"),
+    "vllm:prefix_cache_queries_total": Role("prefix_queries", "counter", "vllm", 0, _SCHEDULED),
+    "vllm:gpu_prefix_cache_queries_total": Role(
+        "prefix_queries", "counter", "vllm", 1, "early V1 versions may count blocks, not tokens"
+    ),
+    "vllm:request_prompt_tokens_bucket": Role("prompt_length_bucket", "counter", "vllm", 0, _ENDED),
+    "vllm:request_generation_tokens_bucket": Role(
+        "generation_length_bucket", "counter", "vllm", 0, _ENDED
+    ),
+    "vllm:iteration_tokens_total_bucket": Role("step_tokens_bucket", "counter", "vllm", 0, _STEPS),
     "vllm:request_params_n_sum": Role("answers", "counter", "vllm"),
     "vllm:request_params_n_count": Role("answered", "counter", "vllm"),
     "vllm:num_preemptions_total": Role("preemptions", "counter", "vllm"),
@@ -137,6 +150,12 @@ SGLANG: Final[dict[str, Role]] = _all(_SGLANG_SOURCE, {
     "sglang:cached_tokens_total": Role("cached_prompt", "counter", "sglang", 0, _FINISHED_ONLY),
     "sglang:prompt_tokens_histogram_sum": Role("delivered_prompt", "counter", "sglang"),
     "sglang:generation_tokens_histogram_sum": Role("delivered_generation", "counter", "sglang"),
+    "sglang:prompt_tokens_histogram_bucket": Role(
+        "prompt_length_bucket", "counter", "sglang", 0, _ENDED
+    ),
+    "sglang:generation_tokens_histogram_bucket": Role(
+        "generation_length_bucket", "counter", "sglang", 0, _ENDED
+    ),
     "sglang:num_retracted_requests_total": Role("preemptions", "counter", "sglang", 0, _RANKS),
     "sglang:time_to_first_token_seconds_bucket": _first_token("sglang"),
     "sglang:inter_token_latency_seconds_bucket": _inter_token("sglang"),

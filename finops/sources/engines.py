@@ -105,6 +105,12 @@ def metrics_to_collect() -> tuple[str, ...]:
     return tuple(sorted(set(ROLES) | marks))
 
 
+def engine_of(labels: Mapping[str, str]) -> str:
+    """Which engine of its target a series is of: vLLM's `engine`, SGLang's `dp_rank`; empty where
+    the target has one, or the series is of all."""
+    return labels.get("engine") or labels.get("dp_rank", "")
+
+
 def bound_of(metric: str) -> tuple[str, str] | None:
     """The label and the pattern of its values that a collector asks this metric by; None for all.
 

@@ -1177,6 +1177,91 @@ def service_levels(week):
     return {"service_levels": list(rows.values()), "service_level": whole}
 
 
+# ------------------------------------------------------------------------------ right-sizing (§9)
+
+LOWER, UPPER = Fraction(60, 100), Fraction(85, 100)
+
+
+@section
+def rightsizing(week):
+    """§9: percentiles, verdict and proposal of each engine, from the hours at each half per cent of
+    use and from what the report says its proposal follows from."""
+    if "rightsizing" not in week.said:
+        return {}
+    engines, pushed = defaultdict(list), {}
+    for row in week.pack.table("preemptions"):
+        key = row["target"], row["engine"]
+        pushed[key] = pushed.get(key, 0) + int(row["count"])
+    named = {row["series"]: row for row in week.pack.table("engines", labels=json.loads)}
+    numbers = ("blocks", "observed_ms", "peak_blocks", "peak_running", "peak_waiting", "stale_ms")
+    whole = dict.fromkeys(numbers, lambda text: int(text) if text else None)
+    for row in week.pack.table("cache_hours", hour=instant, levels_ms=json.loads, **whole):
+        engine = named[row["series"]]
+        place = week.tokens.place(engine, row["hour"])
+        if place[0] == "workload":
+            engines[place[1], engine["name"]].append(row | engine)
+    long = week.span[1] - week.span[0]
+    found = []
+    for said in week.said["rightsizing"]:
+        rows = sorted(engines[said["workload"], said["engine"]], key=itemgetter("hour"))
+        found.append(_sizing(rows, pushed, long, said) if rows else {"engine": None})
+    return {"rightsizing": found}
+
+
+def _sizing(rows, pushed, long, said):
+    last = rows[-1]
+    rows = [r for r in rows if (r["blocks"], r["setting"]) == (last["blocks"], last["setting"])]
+    levels = defaultdict(int)
+    for row in rows:
+        for level, held in row["levels_ms"].items():
+            levels[int(level)] += held
+    seen = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
+    value = {name: max((r[name] for r in rows if r[name] is not None), default=None)
+             for name in ("peak_running", "peak_waiting")}
+    value |= {"kv_blocks": last["blocks"], "preemptions": pushed.get((last["target"], last["engine"]))}
+    peak = max((r["peak_blocks"] for r in rows if r["peak_blocks"] is not None), default=None)
+    share = Fraction(peak, last["blocks"] - 1) if peak is not None and last["blocks"] > 1 else None
+    p50, p95, p99 = (_at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
+    value |= {"p50": _places(p50), "p95": _places(p95), "p99": _places(p99),
+              "peak": _places(share), "coverage": _places(min(Fraction(1), Fraction(seen, long))),
+              "verdict": _verdict(Fraction(seen, long), long, p99, value)}
+    if said["proposal"]:
+        value["proposal"] = _proposed(last, said["inputs"], said["proposal"]["utilization"], p99)
+    return value
+
+
+def _at_most(levels, share):
+    """The use not exceeded for a share of the time: the upper edge of its half per cent."""
+    reached, total = 0, sum(levels.values())
+    for level in sorted(levels):
+        reached += levels[level]
+        if total and reached >= share * total:
+            return min(Fraction(1), Fraction(level + 1, 200))
+    return None
+
+
+def _verdict(coverage, long, p99, value):
+    if long < 7 * DAY or coverage < Fraction(95, 100) or p99 is None:
+        return "not enough data"
+    if value["preemptions"] or (value["peak_waiting"] and p99 > UPPER):
+        return "at risk"
+    return "tight" if p99 > UPPER else "over-reserved" if p99 < LOWER else "fits"
+
+
+def _proposed(last, inputs, utilization, p99):
+    """The change of the share × the card's memory goes to the pool whole, in whole blocks."""
+    a_block = Fraction(inputs["block_bytes"])
+    change = (Fraction(utilization) - Fraction(last["setting"])) * inputs["total_bytes"] // 1
+    blocks = max(0, (last["blocks"] * a_block + change) // a_block)
+    return {"kv_blocks": blocks, "change_bytes": change,
+            "p99": _places(p99 * (last["blocks"] - 1) / (blocks - 1))}
+
+
+def _places(value):
+    """A share as text with four decimals, half to even."""
+    return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
+
+
 # ---------------------------------------------------------------------------------- tie-outs (§4)
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"

@@ -59,7 +59,8 @@ def _initial(request: HttpRequest, row: Annotation | None) -> dict[str, Any]:
             "at": local,
             "workload": row.workload,
             "kind": row.kind,
-            "text": row.text,
+            # A page that tells what came of a change brings the text with it.
+            "text": typed(request.GET, "text")[:2000] or row.text,
             "url": row.url,
         }
     at = timezone.now()

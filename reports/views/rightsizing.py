@@ -14,6 +14,8 @@ from finops.core.period import rfc3339
 from finops.core.rightsizing import HIGHEST, LEAST, STEP
 from finops.ledger.queries.rightsizing import last_window, rightsizing
 from reports.figures import percent
+from reports.ladder_words import guidance_rows, ladder_rows
+from reports.queries.notes import current_annotations
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
@@ -53,7 +55,8 @@ def listing(request: HttpRequest) -> HttpResponse:
         context["workloads"] = sorted({row["workload"] for row in rows if row["workload"]})
         shown = [row for row in rows if slug in ("", row["workload"])]
         context["rows"] = found = Paginator(shown, ENGINES_A_PAGE).get_page(request.GET.get("page"))
-        context["engines"] = [_shown(row) for row in found]
+        notes = current_annotations()
+        context["engines"] = [_shown(row) | ladder_rows(row, notes) for row in found]
         context |= {"slug": slug, "count": len(shown), "end": rfc3339(window.end)}
     return page(request, "reports/rightsizing.html", context)
 
@@ -100,6 +103,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "meaning": MEANINGS.get(row["verdict"], ""),
         "steps": _near(row["steps"], now, proposal),
         "note": note,
+        "guidance": guidance_rows(row["guidance"]),
         "what_if_use": _use(row["what_if"]["p99"]) if row["what_if"] else "",
     }
 

@@ -53,6 +53,13 @@ class Fleet:
         } | configuration  # fmt: skip
         self.gauge("vllm:cache_config_info", 1, **target, engine=engine, **settings)
 
+    def histogram(self, metric, at_most, pod, *, engine="0") -> None:
+        """A histogram of one engine that grows by these counts at each reading."""
+        target = {"job": "vllm", "instance": f"{pod}:8000", "namespace": "llm", "pod": pod}
+        labels = target | {"engine": engine, "model_name": "meta-llama/Llama-3.1-8B-Instruct"}
+        for edge, count in at_most.items():
+            self.gauge(f"{metric}_bucket", lambda n, each=count: each * n, **labels, le=edge)
+
     def gpu(self, uuid, used, free, reserved=479, *, index="0", **labels) -> None:
         """One GPU as DCGM's exporter tells it, in MiB."""
         target = {"job": "dcgm", "instance": "node-a:9400", "gpu": index, "UUID": uuid,
@@ -72,10 +79,17 @@ def config(path: Path, **changes: object) -> Path:
     return path
 
 
-def log(path: Path, *, tokens: int = 439_536, kv: str = "53.65") -> Path:
+ARGUMENTS = (
+    "non-default args: {'model': 'meta-llama/Llama-3.1-8B-Instruct', 'max_model_len': 8192, "
+    "'max_num_seqs': 64, 'max_num_batched_tokens': 8192}"
+)
+
+
+def log(path: Path, *, tokens: int = 439_536, kv: str = "53.65", first: str = "") -> Path:
     """A start-up log of vLLM 0.33 for that engine: 72.82 − 15.89 − 3.28 = 53.65 GiB."""
     stamp = "(EngineCore_DP0 pid=9) INFO 11-15 23:50:00 [x.py:1] "
     path.write_text("\n".join([
+        *([stamp + first] if first else []),
         stamp + "Initializing a V1 LLM engine (v0.26.0) with config: "
         "model='meta-llama/Llama-3.1-8B-Instruct', max_seq_len=8192, tensor_parallel_size=1",
         stamp + "Model loading took 14.99 GiB memory and 5.2 seconds",

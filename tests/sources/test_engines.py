@@ -79,7 +79,6 @@ def test_sglang_has_its_roles() -> None:
         "vllm:tokens_total",
         "vllm:iteration_tokens_total",
         "vllm:iteration_tokens_total_sum",
-        "vllm:iteration_tokens_total_created",
         "vllm:spec_decode_num_draft_tokens_total",
         "litellm_total_tokens_metric_total",
         "prompt_tokens_total",
@@ -89,10 +88,19 @@ def test_what_ends_like_a_token_counter_and_is_none(metric: str) -> None:
     assert role_of(metric) is None
 
 
+def test_the_steps_of_an_engine_are_counted_as_steps_and_never_as_tokens() -> None:
+    bucket = "vllm:iteration_tokens_total_bucket"
+    assert role_of(bucket).name == "step_tokens_bucket"
+    mark = role_of("vllm:iteration_tokens_total_created")
+    assert (mark.name, mark.kind) == ("created", "mark")
+    assert marked_metric("vllm:iteration_tokens_total_created") == (bucket,)
+
+
 def test_marks_and_what_they_mark() -> None:
     assert marked_metric("vllm:prompt_tokens_created") == ("vllm:prompt_tokens_total",)
     assert marked_metric("vllm:request_prompt_tokens_created") == (
         "vllm:request_prompt_tokens_sum",
+        "vllm:request_prompt_tokens_bucket",
     )
     assert marked_metric("python_gc_created") == ()
     role = role_of("vllm:prompt_tokens_created")

@@ -31,6 +31,10 @@ COUNTER_ROLES = (
     "external_prompt",
     "answers",
     "answered",
+    "prefix_queries",
+    "prompt_length_bucket",
+    "generation_length_bucket",
+    "step_tokens_bucket",
 )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from finops.ledger.models import Series, Source, Target
 from finops.ledger.models.evidence import REPLICA_LABELS
-from finops.sources.engines import marked_metric, role_of
+from finops.sources.engines import engine_of, marked_metric, role_of
 from finops.sources.records import SeriesReadings
 
 from .charges import storable
@@ -30,6 +30,10 @@ TOKEN_ROLES = frozenset(
         "answered",
         "first_token_bucket",
         "inter_token_bucket",
+        "prefix_queries",
+        "prompt_length_bucket",
+        "generation_length_bucket",
+        "step_tokens_bucket",
     }
 )
 OTHER_ROLES = frozenset(
@@ -175,7 +179,7 @@ class Names:
                     metric=metric,
                     labels_digest=identity.digest,
                     role=role,
-                    engine=identity.labels.get("engine", ""),
+                    engine=engine_of(identity.labels),
                     labels=identity.labels,
                 )
         if new:

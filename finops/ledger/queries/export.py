@@ -319,13 +319,14 @@ def _gpu_hours(reading: Reading) -> Table:
 def _cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
     """The KV cache of each engine by hour, and the engines."""
     names = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
-             "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms")  # fmt: skip
+             "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms",
+             "levels_ms", "configuration__gpu_memory_utilization")  # fmt: skip
     hours = CacheHour.objects.filter(
         hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of
     )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     rows = list(newest.values_list("series_id", "hour", *names))
-    yield table("cache_hours", ("series", "hour", *names), rows)
+    yield table("cache_hours", ("series", "hour", *names[:-1], "setting"), rows)
     columns = ("series", "target", "engine", "name", "labels")
     yield table("engines", columns, (
         (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s))

@@ -24,7 +24,8 @@ from finops.core.facts import (
     ServiceLevel,
     WorkloadFacts,
 )
-from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
+from finops.core.period import HOUR_MS, Period, instant_of, milliseconds, rfc3339
+from finops.core.sizing_rows import stated
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import SHOWN_WIDTH, Counted, Weights
 from finops.ledger.models import Document, ReadingBlock, Workload
@@ -38,11 +39,13 @@ from .engine_memory import engine_memory
 from .evidence import stated_memory
 from .exchange_rates import chosen_currency
 from .invoices import invoice_tie_out, provisional_months
+from .memory_fleet import fleet
 from .memory_hours import hours_by_workload
 from .node_facts import node_facts, node_notices
 from .notices import late_sources, notices
 from .reaches import common_span, end_of_hour
 from .reading import Reading, read
+from .rightsizing import advised
 from .service_levels import ServiceLevels
 
 
@@ -53,7 +56,8 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     sizes = stated_memory(reading.workloads, as_of)
     counted = preemptions(period, as_of)
     memory = engine_memory(period, reading.series_places, sizes, counted, as_of)
-    hours = hours_by_workload(period, as_of)
+    engines = fleet(period, as_of)
+    hours = hours_by_workload(period, as_of, engines)
     baselines = _in_report_currency(reading)
     levels = ServiceLevels(period, reading.series_places, as_of)
     workloads = tuple(
@@ -93,6 +97,9 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
             *node_notices(reading),
         ),
         nodes=node_facts(reading),
+        rightsizing=tuple(
+            stated(advised(engines, reading, as_of=as_of), rfc3339(period.start), rfc3339(period.end))
+        ),
         weights=Weights(),
         parameters=_parameters(),
         exchange=_exchange(reading),

@@ -10,9 +10,12 @@ from finops.core.period import Period
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 
 
-def hours_by_workload(period: Period, as_of: datetime | None = None) -> dict[str, MemoryHours]:
-    """By workload: reserved and active of its engines together, hour by hour."""
-    known = fleet(period, as_of)
+def hours_by_workload(
+    period: Period, as_of: datetime | None = None, known: Fleet | None = None
+) -> dict[str, MemoryHours]:
+    """By workload: reserved and active of its engines together, hour by hour; `known` where the
+    period's engines have been read already."""
+    known = known or fleet(period, as_of)
     engines: dict[str, list[EngineMemory]] = {}
     for engine in known.engines:
         if engine.slug is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Max
 
+from finops.core.ladder import Rung, ladder
 from finops.core.money import divide, plain, round_half_even
 from finops.core.period import Period, hour_of, milliseconds, rfc3339
 from finops.core.rightsizing import (
@@ -25,16 +26,19 @@ from finops.core.rightsizing import (
     predict,
     summed,
 )
+from finops.core.sizing_rows import inputs
 from finops.ledger.models import CacheHour
 
 from .counts import preemptions
 from .evidence import bytes_of_a_block
+from .guidance import Kind, Told, busiest, guidance_of, kind_of, load_of, told
+from .ladder import rungs_by_kind
 from .memory_fleet import EngineMemory, Fleet, fleet
 from .reading import Reading, read
 
 FIELDS = (
     "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "stale_ms",
-    "levels_ms", "peak_blocks", "peak_running", "peak_waiting", "configuration",
+    "levels_ms", "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "configuration",
 )  # fmt: skip
 NO_NUMBERS = ("", "None")
 
@@ -50,6 +54,7 @@ class _Hour:
     stale_ms: int
     levels_ms: Mapping[str, int]
     peak_blocks: int | None
+    peak_ms: int | None
     peak_running: int | None
     peak_waiting: int | None
     configuration: Mapping[str, str]
@@ -68,6 +73,17 @@ class _Hour:
         return self.blocks, self.configuration.get("gpu_memory_utilization")
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is read once for all engines of a window; `setting` asks what if."""
+
+    known: Fleet
+    reading: Reading
+    about: Told
+    rungs: Mapping[Kind, list[Rung]]
+    setting: Decimal | None
+
+
 def last_window(until: datetime | None = None, days: int = LEAST_DAYS) -> Period | None:
     """The days before an instant, else before the last hour of KV use; None without any."""
     if until is None:
@@ -83,16 +99,23 @@ def rightsizing(
     period: Period, *, slug: str | None = None, setting: Decimal | None = None
 ) -> list[dict[str, Any]]:
     """The advice on every engine seen in a period, as plain values; `setting` asks what if."""
-    known = fleet(period)
-    reading = read(period)
+    return advised(fleet(period), read(period), slug=slug, setting=setting)
+
+
+def advised(
+    known: Fleet, reading: Reading, *, slug: str | None = None, setting: Decimal | None = None
+) -> list[dict[str, Any]]:
+    """The same where the period's engines and money have been read already."""
+    period = known.period
     counted = preemptions(period)
     hours = _hours(period)
+    chosen = [engine for engine in known.engines if slug in (None, engine.slug)]
+    climbed = rungs_by_kind(period, [engine.series for engine in chosen])
+    around = Around(known, reading, told(period), climbed, setting)
     rows = []
-    for engine in known.engines:
-        if slug is not None and engine.slug != slug:
-            continue
-        told = counted.get((engine.series.target_id, engine.series.engine))
-        rows.append(_row(engine, hours[engine.series.pk], told, known, reading, setting))
+    for engine in chosen:
+        preempted = counted.get((engine.series.target_id, engine.series.engine))
+        rows.append(_row(engine, hours[engine.series.pk], preempted, around))
     return rows
 
 
@@ -109,10 +132,9 @@ def _row(
     engine: EngineMemory,
     hours: list[_Hour],
     preempted: int | None,
-    known: Fleet,
-    reading: Reading,
-    setting: Decimal | None,
+    around: Around,
 ) -> dict[str, Any]:
+    known = around.known
     present = [one for one in hours if one.setting == hours[-1].setting]
     window = _window(engine, present, known, preempted)
     advice = advise(window)
@@ -132,8 +154,15 @@ def _row(
         "band": [plain(LOWER_BAND), plain(UPPER_BAND)],
     }
     value |= _advice(advice, window)
-    value["money"] = _money(engine, advice, window, known, reading)
-    value["what_if"] = _what_if(window, advice, setting)
+    value["inputs"] = inputs(window)
+    value["money"] = _money(engine, advice, window, known, around.reading)
+    value["what_if"] = _what_if(window, advice, around.setting)
+    climbed = around.rungs.get(kind_of(engine.series), [])
+    value["ladder"] = ladder(climbed, window, advice).as_json()
+    at = busiest(present)
+    value["busiest_at"] = None if at is None else rfc3339(at)
+    value["load"] = load_of(engine, window, present, around.about).as_json()
+    value["guidance"] = guidance_of(engine, advice, window, present, around.about)
     value["after_change"] = _after_change(engine, hours, present, known)
     return value
 
