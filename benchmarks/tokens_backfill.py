@@ -172,13 +172,15 @@ def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[
 # -- measures, each in a process of its own --------------------------------------------------------
 
 
-def measured(what: str, url: str, since: datetime, until: datetime, data: Path) -> dict[str, Any]:
+def measured(
+    what: str, url: str, since: datetime, until: datetime, data: Path, script: str = __file__
+) -> dict[str, Any]:
     """Runs one measure in a process of its own and gives what it prints."""
     environment = os.environ | {"HEADROOM_DATA": str(data), "HEADROOM_TEST": "1"}
     done = subprocess.run(
-        [sys.executable, __file__, "--measure", what, "--url", url,
+        [sys.executable, script, "--measure", what, "--url", url,
          "--from", since.isoformat(), "--to", until.isoformat()],
-        env=environment, check=True, capture_output=True, text=True, cwd=ROOT,
+        env=environment, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -240,11 +242,11 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     answered = {"bytes": 0, "requests": 0}
 
     class Draining(Door):
-        def _value(self, answer: Any, body: bytes) -> Any:
+        def _value(self, answer: Any, body: bytes, read: Any) -> Any:
             answered["bytes"] += len(body)
             answered["requests"] += 1
             if b"/series" in answer.request.url.encode():
-                return super()._value(answer, body)
+                return super()._value(answer, body, read)
             return {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
     at = since

@@ -1,0 +1,225 @@
+"""KV and memory gauges into hourly rows against the store's own time.
+
+    .venv/bin/python benchmarks/memory_hours.py --engines 100 --hours 24
+
+A real Prometheus is filled with the gauges of engines (use, running, waiting, configuration, the
+counters that tell when tokens moved) and of a GPU each (used, free, reserved), at 15 s. `collect`
+reads them into a ledger of its own and derives the hours. *Store* is the time in which Prometheus
+answers the very requests, the answers thrown away; *hours* the time spent on deriving and posting
+the hours of caches and devices. Every hour's mean, peak and percentiles are compared with those
+worked out here from the values. Prints one JSON object; the ratios are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import tokens_backfill as shared
+from tokens_backfill import START, STEP_S, free_port, instants_ms, serving
+
+BLOCKS, BOARD_MIB, RESERVED_MIB = 10_001, 81_559, 479
+HOUR_S = 3600
+
+
+def used_blocks(engine: int, step: int) -> int:
+    """Blocks in use: a wave of the day with a spike now and then; always whole."""
+    wave = abs((step * 7 + engine * 131) % 4_000 - 2_000)
+    return min(BLOCKS - 1, 500 + wave + (6_000 if step % 997 == engine % 997 else 0))
+
+
+def used_mib(engine: int, step: int) -> int:
+    return 70_000 + (step + engine) % 400
+
+
+def series_of(engine: int, steps: int) -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    """The series of one engine and its GPU."""
+    target = shared.labels_of(engine)
+    mine = target | {"engine": "0", "model_name": f"model-{engine % 20}"}
+    every = range(steps)
+    yield "up", target, ["1"] * steps
+    yield "process_start_time_seconds", target, [f"{START.timestamp() - 60:.0f}"] * steps
+    yield "vllm:prompt_tokens_total", mine, [str(s * 90) for s in every]
+    yield "vllm:generation_tokens_total", mine, [str(s * 30) for s in every]
+    usage = [repr(used_blocks(engine, s) / (BLOCKS - 1)) for s in every]
+    yield "vllm:kv_cache_usage_perc", mine, usage
+    yield "vllm:num_requests_running", mine, [str((s + engine) % 60) for s in every]
+    yield "vllm:num_requests_waiting", mine, ["0"] * steps
+    pool = {"block_size": "16", "num_gpu_blocks": str(BLOCKS), "gpu_memory_utilization": "0.9"}
+    yield "vllm:cache_config_info", target | {"engine": "0"} | pool, ["1"] * steps
+    gpu = {"job": "dcgm", "instance": f"node-{engine // 8}:9400", "gpu": str(engine % 8),
+           "UUID": f"GPU-{engine:032x}", "namespace": target["namespace"], "pod": target["pod"]}  # fmt: skip
+    used = [used_mib(engine, s) for s in every]
+    yield "DCGM_FI_DEV_FB_USED", gpu, list(map(str, used))
+    yield "DCGM_FI_DEV_FB_FREE", gpu, [str(BOARD_MIB - RESERVED_MIB - one) for one in used]
+    yield "DCGM_FI_DEV_FB_RESERVED", gpu, [str(RESERVED_MIB)] * steps
+
+
+@contextmanager
+def prometheus(folder: Path, engines: int, steps: int) -> Iterator[str]:
+    """A real Prometheus over blocks that promtool made of the series."""
+    storage = folder / "tsdb"
+    parts: dict[str, Path] = {}
+    handles: dict[str, Any] = {}
+    for engine in range(engines):
+        instants = [f"{at / 1000:.3f}" for at in instants_ms(engine, steps)]
+        for name, labels, values in series_of(engine, steps):
+            if name not in handles:
+                parts[name] = folder / f"part-{len(parts)}"
+                handles[name] = parts[name].open("w")
+            inner = ",".join(f'{k}="{v}"' for k, v in labels.items())
+            head = f"{name}{{{inner}}} "
+            handles[name].writelines(
+                f"{head}{value} {at}\n" for value, at in zip(values, instants, strict=True)
+            )
+    with (folder / "samples.om").open("w") as text:
+        for name, handle in handles.items():
+            handle.close()
+            with parts[name].open() as part:
+                shutil.copyfileobj(part, text)
+            parts[name].unlink()
+        text.write("# EOF\n")
+    made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=162h"]
+    subprocess.run(
+        [*made, str(folder / "samples.om"), str(storage)], check=True, stdout=subprocess.DEVNULL
+    )
+    (folder / "samples.om").unlink()
+    (folder / "p.yml").write_text("scrape_configs: []\n")
+    port = free_port()
+    with serving(
+        ["prometheus", f"--config.file={folder / 'p.yml'}", f"--storage.tsdb.path={storage}",
+         "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}"],
+        f"http://127.0.0.1:{port}", "/-/ready", folder,
+    ) as url:  # fmt: skip
+        yield url
+
+
+def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
+    """`collect` into the ledger, with the time that deriving the hours of memory took of it."""
+    source, collect_source, period = shared._ledger(url, since, until)
+    from finops.ledger.operations import derive
+
+    spent = {"wall": 0.0, "cpu": 0.0}
+
+    def timed(work: Any) -> Any:
+        def run(*given: Any, **named: Any) -> Any:
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                return work(*given, **named)
+            finally:
+                spent["wall"] += time.perf_counter() - wall
+                spent["cpu"] += time.process_time() - cpu
+
+        return run
+
+    for name in ("derive_cache", "derive_devices"):
+        setattr(derive, name, timed(getattr(derive, name)))
+    before, cpu = time.perf_counter(), time.process_time()
+    found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
+    seconds, cpu_seconds = time.perf_counter() - before, time.process_time() - cpu
+    return {
+        "seconds": seconds, "cpu_seconds": cpu_seconds, "readings": found.readings,
+        "hours_seconds": spent["wall"], "hours_cpu_seconds": spent["cpu"],
+        "wrong": wrong_hours(), "warnings": found.warnings,
+    }  # fmt: skip
+
+
+def wrong_hours() -> dict[str, int]:
+    """Hours of caches and devices in the ledger, and how many differ from what the values say."""
+    from finops.ledger.models import CacheHour, DeviceHour
+
+    counted = {"cache_hours": 0, "device_hours": 0, "wrong": 0}
+    for row in CacheHour.objects.select_related("series__target").iterator():
+        engine = int(row.series.labels["pod"].split("-")[1])
+        counted["cache_hours"] += 1
+        counted["wrong"] += (row.observed_ms, row.active_block_ms, row.peak_blocks) != _cache(
+            engine, row.hour
+        )
+    for one in DeviceHour.objects.iterator():
+        counted["device_hours"] += 1
+        counted["wrong"] += (one.observed_ms, one.used_byte_ms) != _device(
+            int(one.device, 16), one.hour
+        )
+    return counted
+
+
+def _steps(engine: int, hour: datetime) -> Iterator[tuple[int, int]]:
+    """The steps that hold in an hour, each with its milliseconds in it."""
+    first, low = instants_ms(engine, 1)[0], round(hour.timestamp() * 1000)
+    high, each = low + HOUR_S * 1000, STEP_S * 1000
+    start = max(0, (low - first) // each)
+    for step in range(start, (high - first) // each + 1):
+        at = first + step * each
+        held = min(at + each, high) - max(at, low)
+        if held > 0:
+            yield step, held
+
+
+def _cache(engine: int, hour: datetime) -> tuple[int, int, int]:
+    known = [(used_blocks(engine, step), held) for step, held in _steps(engine, hour)]
+    return (
+        sum(held for _, held in known),
+        sum(blocks * held for blocks, held in known),
+        max(blocks for blocks, _ in known),
+    )
+
+
+def _device(engine: int, hour: datetime) -> tuple[int, int]:
+    known = [(used_mib(engine, step) << 20, held) for step, held in _steps(engine, hour)]
+    return sum(held for _, held in known), sum(size * held for size, held in known)
+
+
+def run(engines: int, hours: int) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
+    folder.chmod(0o711)
+    data = folder / "data"
+    data.mkdir(mode=0o711)
+    # A scrape beyond the end, so that the last hour's readings hold as long as the others.
+    steps, until = hours * HOUR_S // STEP_S + 8, START + timedelta(hours=hours)
+    try:
+        with prometheus(folder, engines, steps) as url:
+            own = shared.measured("drain", url, START, until, data, __file__)
+            filled = shared.measured("collect", url, START, until, data, __file__)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "engines": engines, "hours": hours, "readings": filled["readings"],
+        "store_seconds": own["seconds"], "store_peak_mib": own["peak_mib"],
+        "collect_seconds": filled["seconds"], "collect_cpu_seconds": filled["cpu_seconds"],
+        "hours_seconds": filled["hours_seconds"], "hours_cpu_seconds": filled["hours_cpu_seconds"],
+        "hours_over_store": filled["hours_seconds"] / own["seconds"],
+        "collect_over_store": filled["seconds"] / own["seconds"],
+        "peak_mib": filled["peak_mib"], **filled["wrong"],
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engines", type=int, default=100)
+    parser.add_argument("--hours", type=int, default=24)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--from", dest="since", help=argparse.SUPPRESS)
+    parser.add_argument("--to", dest="until", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.measure:
+        shared.collect = collect
+        since, until = map(datetime.fromisoformat, (chosen.since, chosen.until))
+        print(json.dumps(shared.measure(chosen.measure, chosen.url, since, until)))
+        return
+    print(json.dumps(run(chosen.engines, chosen.hours), indent=1))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(shared.ROOT))
+    main()
