@@ -122,7 +122,7 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
 
         return run
 
-    for name in ("derive_cache", "derive_devices"):
+    for name in ("derive_caches", "derive_devices"):
         setattr(derive, name, timed(getattr(derive, name)))
     before, cpu = time.perf_counter(), time.process_time()
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
@@ -139,13 +139,15 @@ def wrong_hours() -> dict[str, int]:
     from finops.ledger.models import CacheHour, DeviceHour
 
     counted = {"cache_hours": 0, "device_hours": 0, "wrong": 0}
-    for row in CacheHour.objects.select_related("series__target").iterator():
+    caches = CacheHour.objects.order_by("series_id", "hour", "-revision")
+    for row in caches.distinct("series_id", "hour").select_related("series").iterator():
         engine = int(row.series.labels["pod"].split("-")[1])
         counted["cache_hours"] += 1
         counted["wrong"] += (row.observed_ms, row.active_block_ms, row.peak_blocks) != _cache(
             engine, row.hour
         )
-    for one in DeviceHour.objects.iterator():
+    devices = DeviceHour.objects.order_by("device", "hour", "-revision")
+    for one in devices.distinct("device", "hour").iterator():
         counted["device_hours"] += 1
         counted["wrong"] += (one.observed_ms, one.used_byte_ms) != _device(
             int(one.device, 16), one.hour

@@ -10,15 +10,14 @@ import numpy as np
 
 from finops.core.cache import CacheHourRow, Engine, Pool
 from finops.core.cache_columns import cache_hours
-from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of
-from finops.ledger.models import CacheHour, Series, Target
+from finops.ledger.models import CacheHour, Series
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
 from .engine_gauges import ROLES as POOL_ROLES
 from .engine_gauges import pools_by_gauges
-from .gauges import Column, Gauges
+from .gauges import LOOK_BACK_MS, Column, Gauges, Span
 
 KEPT_LABELS = (
     "block_size",
@@ -33,22 +32,26 @@ KEPT_LABELS = (
 )
 
 
-GAUGES = ("kv_usage", "running", "waiting", "sleep_state", "prompt", "generation", "cache_config")
+GAUGES = ("running", "waiting", "sleep_state", "prompt", "generation", "cache_config", *POOL_ROLES)
 RANKS = ("tp_rank", "pp_rank")
 
 
-def derive_cache(target: Target, series: Sequence[Series], from_day: int, *, at: datetime) -> None:
-    """Posts the KV cache hours of a target from a UTC day on, where they changed."""
-    usages = _usage_series(series)
+def derive_caches(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datetime) -> None:
+    """Posts the KV cache hours of some targets, each given by its series, from an hour on, where
+    they changed."""
+    usages = [(usage, series) for series in wanted for usage in _usage_series(series)]
     if not usages:
         return
-    read = [one for one in series if one.role in GAUGES or one.role in POOL_ROLES]
-    gauges = Gauges(read, from_day - DAY_MS)
-    kept = _current(usages, from_day)
+    span = Span.around(from_ms)
+    own = Gauges([usage for usage, _ in usages], span.read_ms)
+    since = min((span.since(own.first(usage)[0]) for usage, _ in usages), default=from_ms)
+    beside = [one for _, series in usages for one in series if one.role in GAUGES]
+    gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS))
+    kept = _current([usage for usage, _ in usages], since)
     new: list[CacheHour] = []
-    for usage in usages:
+    for usage, series in usages:
         for row in cache_hours(_engine(usage, series, gauges)):
-            if row.hour_ms >= from_day:
+            if row.hour_ms >= since:
                 _add(new, usage, row, kept.get((usage.pk, instant_of(row.hour_ms))), at)
     copy_rows(new)
 

@@ -19,7 +19,8 @@ from finops.ledger.models import ReadingBlock, Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name
 
 from .bulk import copy_rows
-from .cache import derive_cache
+from .cache import GAUGES as CACHE_GAUGES
+from .cache import derive_caches
 from .deriving import COUNTER_ROLES, Deriving, current_rows, is_same
 from .devices import ROLES as DEVICE_ROLES
 from .devices import derive_devices
@@ -30,6 +31,8 @@ from .nodes import derive_nodes
 from .plain import MARK_ROLES, Plain
 
 GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, *NODE_ROLES)
+READ_BESIDE = (*GAUGE_ROLES, *CACHE_GAUGES)
+GAUGE_TARGETS_AT_ONCE = 32
 TARGET_HOURS_AT_ONCE = 64
 _NO_POSTING = instant_of(0)
 
@@ -153,16 +156,28 @@ def _derive_together(
 
 
 def _derive_gauges(targets: Sequence[Target], since: Mapping[int, int], at: datetime) -> None:
-    """The hours of KV caches, devices and nodes, of targets that have such gauges."""
+    """The hours of KV caches, devices and nodes, of targets that have such gauges, as many targets
+    at once as fit in memory."""
     gauges = Series.objects.filter(target__in=targets, role__in=GAUGE_ROLES)
     with_gauges = set(gauges.values_list("target_id", flat=True).distinct())
+    by_hour: dict[int, list[int]] = {}
     for target in targets:
         if target.pk in with_gauges:
-            series = list(Series.objects.filter(target=target).order_by("pk"))
-            from_day = since[target.pk] // DAY_MS * DAY_MS
-            derive_cache(target, series, from_day, at=at)
-            derive_devices(target, series, from_day, at=at)
-            derive_nodes(series, from_day, at=at)
+            by_hour.setdefault(since[target.pk] // HOUR_MS * HOUR_MS, []).append(target.pk)
+    for from_ms, keys in sorted(by_hour.items()):
+        for start in range(0, len(keys), GAUGE_TARGETS_AT_ONCE):
+            some = _series_of(keys[start : start + GAUGE_TARGETS_AT_ONCE])
+            derive_caches(some, from_ms, at=at)
+            derive_devices(some, from_ms, at=at)
+            for series in some:
+                derive_nodes(series, from_ms // DAY_MS * DAY_MS, at=at)
+
+
+def _series_of(targets: Sequence[int]) -> list[list[Series]]:
+    found: dict[int, list[Series]] = {target: [] for target in targets}
+    for one in Series.objects.filter(target__in=targets, role__in=READ_BESIDE).order_by("pk"):
+        found[one.target_id].append(one)
+    return list(found.values())
 
 
 def differences(series_ids: Iterable[int]) -> list[str]:

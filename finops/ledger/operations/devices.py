@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 import numpy as np
 
-from finops.core.counter import DAY_MS
 from finops.core.device import DeviceHourRow, DeviceSeries, Tenant
 from finops.core.device_columns import device_hours
 from finops.core.period import instant_of
-from finops.ledger.models import DeviceHour, Series, Target
+from finops.ledger.models import DeviceHour, Series
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
-from .gauges import Gauges
+from .gauges import LOOK_BACK_MS, Gauges, Span
 
 ROLES = {
     "device_used_bytes": "used",
@@ -33,28 +32,39 @@ KEPT_LABELS = (
 )  # fmt: skip
 
 
-def derive_devices(
-    target: Target, series: Sequence[Series], from_day: int, *, at: datetime
-) -> None:
-    """Posts the device hours of a target from a UTC day on, where they changed."""
-    found: dict[str, list[Series]] = {}
-    for one in series:
-        if one.role in ROLES:
-            found.setdefault(device_of(one.labels), []).append(one)
-    if not found:
+def derive_devices(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datetime) -> None:
+    """Posts the device hours of some targets, each given by its series, from an hour on, where
+    they changed."""
+    every = [one for series in wanted for one in series if one.role in ROLES]
+    if not every:
         return
-    is_exported = any("exported_pod" in one.labels for each in found.values() for one in each)
-    gauges = Gauges([one for each in found.values() for one in each], from_day - DAY_MS)
-    kept = _current(target, from_day)
+    span = Span.around(from_ms)
+    used = [one for one in every if one.role == "device_used_bytes"]
+    own = Gauges(used, span.read_ms)
+    since = min((span.since(own.first(one)[0]) for one in used), default=span.from_ms)
+    rest = [one for one in every if one.role != "device_used_bytes"]
+    gauges = own.joined_by(Gauges(rest, since - LOOK_BACK_MS))
+    kept = _current({one.target_id for one in every}, since)
+    exported = {one.target_id for one in every if "exported_pod" in one.labels}
     new: list[DeviceHour] = []
-    for device, members in found.items():
+    for (target, device), members in _devices(every).items():
+        is_exported = target in exported
         for row in device_hours(_read(members, is_exported, gauges)):
-            old = kept.get((device, instant_of(row.hour_ms)))
+            if row.hour_ms < since:
+                continue
+            old = kept.get((target, device, instant_of(row.hour_ms)))
             fresh = _fresh(target, device, members, row, at)
-            if instant_of(row.hour_ms) >= instant_of(from_day) and _differs(old, fresh):
+            if _differs(old, fresh):
                 fresh.revision = old.revision + 1 if old else 1
                 new.append(fresh)
     copy_rows(new)
+
+
+def _devices(series: Sequence[Series]) -> dict[tuple[int, str], list[Series]]:
+    found: dict[tuple[int, str], list[Series]] = {}
+    for one in series:
+        found.setdefault((one.target_id, device_of(one.labels)), []).append(one)
+    return found
 
 
 def device_of(labels: Mapping[str, str]) -> str:
@@ -91,24 +101,24 @@ def _read(members: Sequence[Series], is_exported: bool, gauges: Gauges) -> list[
     return found
 
 
-def _current(target: Target, from_ms: int) -> dict[tuple[str, datetime], DeviceHour]:
+def _current(targets: Iterable[int], from_ms: int) -> dict[tuple[int, str, datetime], DeviceHour]:
     rows = (
-        DeviceHour.objects.filter(target=target, hour__gte=instant_of(from_ms))
-        .order_by("device", "hour", "-revision")
-        .distinct("device", "hour")
+        DeviceHour.objects.filter(target__in=targets, hour__gte=instant_of(from_ms))
+        .order_by("target_id", "device", "hour", "-revision")
+        .distinct("target_id", "device", "hour")
     )
-    return {(row.device, row.hour): row for row in rows}
+    return {(row.target_id, row.device, row.hour): row for row in rows}
 
 
 def _fresh(
-    target: Target, device: str, members: Sequence[Series], row: DeviceHourRow, at: datetime
+    target: int, device: str, members: Sequence[Series], row: DeviceHourRow, at: datetime
 ) -> DeviceHour:
     labels = {
         name: one.labels[name] for one in members for name in KEPT_LABELS if name in one.labels
     }
     sums = {role: Decimal(total) for role, total in row.byte_ms.items()}
     return DeviceHour(
-        target=target,
+        target_id=target,
         device=device,
         hour=instant_of(row.hour_ms),
         revision=1,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from finops.core.cache import Gauge
-from finops.core.period import instant_of
+from finops.core.counter import DAY_MS
+from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.samples import unpack
 
@@ -17,12 +19,63 @@ Columns = tuple[Column, Column]
 NOTHING: Columns = (np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
+LOOK_BACK_MS = 2 * HOUR_MS
+"""Longer than a reading holds, and than it takes to call a gauge stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What has to be read and derived when readings came from an instant on.
+
+    A reading holds until the next, so the hour before may change too. How long one holds before a
+    gap follows from the usual interval of its day: the gauge itself is read from the day's start,
+    what stands beside it only from a little earlier.
+    """
+
+    new_ms: int
+    from_ms: int
+    day_ms: int
+
+    @classmethod
+    def around(cls, from_ms: int) -> Span:
+        """The span of readings that came from an instant on."""
+        new = from_ms // HOUR_MS * HOUR_MS
+        before = new - HOUR_MS
+        return cls(new, before, before // DAY_MS * DAY_MS)
+
+    @property
+    def read_ms(self) -> int:
+        """From when on the gauge itself is read: an hour before the day, for the reading that
+        holds into it."""
+        return self.day_ms - HOUR_MS
+
+    def since(self, times: Column) -> int:
+        """From when on rows may change: the hour before, or the day's start where the readings
+        that came make another interval the usual one of it."""
+        of_day = times[(times >= self.day_ms) & (times < self.day_ms + DAY_MS)]
+        before = of_day[of_day < self.new_ms]
+        if len(before) < 2 or len(before) == len(of_day):
+            return self.from_ms
+        usual = (_lower_median(np.diff(one)) for one in (before, of_day))
+        return self.from_ms if len(set(usual)) == 1 else self.day_ms
+
+
+def _lower_median(steps: Column) -> int:
+    middle = (len(steps) - 1) // 2
+    return int(np.partition(steps, middle)[middle])
+
+
 class Gauges:
     """The readings of some series from an instant on, by series and replica, in time order, each
     reading once."""
 
     def __init__(self, series: Iterable[Series], from_ms: int) -> None:
         self._columns = _read([one.pk for one in series], max(0, from_ms))
+
+    def joined_by(self, other: Gauges) -> Gauges:
+        """Both together; a series that both read counts as the first read it."""
+        self._columns = other._columns | self._columns
+        return self
 
     def replicas(self, series: Series) -> Mapping[str, Columns]:
         """A series' columns by replica, names in order."""
