@@ -81,7 +81,13 @@ _MIB, _GIB = 1 << 20, 1 << 30
 # Of a histogram's buckets those between which a sensible threshold lies, and the last one: a tenth of
 # a second to ten for the first token, a hundredth to one between tokens (method §5).
 _FIRST_BOUNDS: Final = r"0?\.[1-9][0-9]*|[1-9](\.[0-9]+)?|10(\.0+)?|\+Inf"
+# Of lengths those from a hundred tokens on: shorter requests decide no setting (method §9).
+_LENGTH_BOUNDS: Final = r"[1-9][0-9]{2,}(\.0+)?|\+Inf"
 _BETWEEN_BOUNDS: Final = r"0?\.0[1-9][0-9]*|0?\.[1-9][0-9]*|1(\.0+)?|\+Inf"
+
+
+def _lengths(name: str, engine: str, caveat: str) -> Role:
+    return Role(name, "counter", engine, 0, caveat, label="le", pattern=_LENGTH_BOUNDS)
 
 
 def _first_token(engine: str) -> Role:
@@ -120,11 +126,9 @@ VLLM: Final[dict[str, Role]] = _all(_WHEELS, {
     "vllm:gpu_prefix_cache_queries_total": Role(
         "prefix_queries", "counter", "vllm", 1, "early V1 versions may count blocks, not tokens"
     ),
-    "vllm:request_prompt_tokens_bucket": Role("prompt_length_bucket", "counter", "vllm", 0, _ENDED),
-    "vllm:request_generation_tokens_bucket": Role(
-        "generation_length_bucket", "counter", "vllm", 0, _ENDED
-    ),
-    "vllm:iteration_tokens_total_bucket": Role("step_tokens_bucket", "counter", "vllm", 0, _STEPS),
+    "vllm:request_prompt_tokens_bucket": _lengths("prompt_length_bucket", "vllm", _ENDED),
+    "vllm:request_generation_tokens_bucket": _lengths("generation_length_bucket", "vllm", _ENDED),
+    "vllm:iteration_tokens_total_bucket": _lengths("step_tokens_bucket", "vllm", _STEPS),
     "vllm:request_params_n_sum": Role("answers", "counter", "vllm"),
     "vllm:request_params_n_count": Role("answered", "counter", "vllm"),
     "vllm:num_preemptions_total": Role("preemptions", "counter", "vllm"),
@@ -150,11 +154,9 @@ SGLANG: Final[dict[str, Role]] = _all(_SGLANG_SOURCE, {
     "sglang:cached_tokens_total": Role("cached_prompt", "counter", "sglang", 0, _FINISHED_ONLY),
     "sglang:prompt_tokens_histogram_sum": Role("delivered_prompt", "counter", "sglang"),
     "sglang:generation_tokens_histogram_sum": Role("delivered_generation", "counter", "sglang"),
-    "sglang:prompt_tokens_histogram_bucket": Role(
-        "prompt_length_bucket", "counter", "sglang", 0, _ENDED
-    ),
-    "sglang:generation_tokens_histogram_bucket": Role(
-        "generation_length_bucket", "counter", "sglang", 0, _ENDED
+    "sglang:prompt_tokens_histogram_bucket": _lengths("prompt_length_bucket", "sglang", _ENDED),
+    "sglang:generation_tokens_histogram_bucket": _lengths(
+        "generation_length_bucket", "sglang", _ENDED
     ),
     "sglang:num_retracted_requests_total": Role("preemptions", "counter", "sglang", 0, _RANKS),
     "sglang:time_to_first_token_seconds_bucket": _first_token("sglang"),

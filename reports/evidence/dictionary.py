@@ -216,7 +216,10 @@ active_block_ms|whole|blocks in use × ms
 peak_blocks|whole|most blocks in use
 peak_ms|whole|when, ms since 1970
 peak_running|whole|most requests running together
+peak_waiting|whole|most requests waiting
 stale_ms|whole|time left out because the gauge stood still, ms
+levels_ms|json|ms at each half per cent of use (key 49: from 24.5 to 25 %)
+setting|text|gpu_memory_utilization as the engine tells it
 [preemptions] {READINGS}
 series|whole|number of the series
 target|whole|number of the address

@@ -98,7 +98,9 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         ),
         nodes=node_facts(reading),
         rightsizing=tuple(
-            stated(advised(engines, reading, as_of=as_of), rfc3339(period.start), rfc3339(period.end))
+            stated(
+                advised(engines, reading, as_of=as_of), rfc3339(period.start), rfc3339(period.end)
+            )
         ),
         weights=Weights(),
         parameters=_parameters(),

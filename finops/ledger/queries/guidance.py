@@ -17,8 +17,9 @@ from finops.core.rightsizing import Advice, Window
 from finops.ledger.models import EngineStart, Series
 from finops.ledger.which import ledger_name
 
+from .as_of import known_by
 from .evidence import first_worker
-from .histograms import Engine, histograms, lookups
+from .histograms import Engine, histograms, lookups, until
 from .memory_fleet import EngineMemory
 
 EARLIER_DAYS = 28
@@ -28,7 +29,7 @@ Kind = tuple[str, str, str]
 _EARLIER = """
 SELECT series_id, max(peak_running), min(hour) FROM (
     SELECT DISTINCT ON (series_id, hour) series_id, hour, peak_running FROM ledger_cachehour
-    WHERE hour >= %s AND hour < %s ORDER BY series_id, hour, revision DESC
+    WHERE hour >= %s AND hour < %s AND posted_at <= %s ORDER BY series_id, hour, revision DESC
 ) newest WHERE peak_running IS NOT NULL GROUP BY series_id
 """
 
@@ -44,15 +45,21 @@ class Told:
     alone: Mapping[str, int] = field(default_factory=dict)
 
 
-def told(period: Period) -> Told:
+def told(period: Period, as_of: datetime | None = None) -> Told:
     """Lengths, lookups, the peaks of the four weeks before, and starts on one GPU by version."""
-    return Told(period, histograms(period), lookups(period), _earlier(period), _alone())
+    return Told(
+        period,
+        histograms(period, as_of),
+        lookups(period, as_of),
+        _earlier(period, as_of),
+        _alone(as_of),
+    )
 
 
-def _earlier(period: Period) -> dict[Kind, tuple[int, datetime]]:
+def _earlier(period: Period, as_of: datetime | None) -> dict[Kind, tuple[int, datetime]]:
     since = period.start - timedelta(days=EARLIER_DAYS)
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_EARLIER, [since, period.start])
+        cursor.execute(_EARLIER, [since, period.start, until(as_of)])
         rows = {key: (peak, first) for key, peak, first in cursor.fetchall()}
     found: dict[Kind, tuple[int, datetime]] = {}
     for one in Series.objects.filter(pk__in=rows).select_related("target"):
@@ -67,10 +74,10 @@ def kind_of(series: Series) -> Kind:
     return series.target.job, series.engine, series.labels.get("model_name", "")
 
 
-def _alone() -> dict[str, int]:
+def _alone(as_of: datetime | None) -> dict[str, int]:
     """By version: non-torch memory of a start on one GPU."""
     found: dict[str, int] = {}
-    for one in EngineStart.objects.filter(has_failed=False).order_by("pk"):
+    for one in EngineStart.objects.filter(known_by(as_of), has_failed=False).order_by("pk"):
         size = non_torch(first_worker(one))
         if one.figures.get("tensor_parallel") == 1 and size is not None and one.engine_version:
             found[one.engine_version] = size

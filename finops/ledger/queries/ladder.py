@@ -16,6 +16,7 @@ from finops.core.period import Period
 from finops.ledger.models import CacheHour, Series, TokenHour
 from finops.ledger.which import ledger_name
 
+from .as_of import known_by
 from .guidance import Kind, kind_of
 
 WEEKS = 12
@@ -26,7 +27,9 @@ FROM ledger_cachehour WHERE series_id = ANY(%s) AND hour >= %s AND hour < %s
 """
 
 
-def rungs_by_kind(period: Period, series: Iterable[Series]) -> Mapping[Kind, list[Rung]]:
+def rungs_by_kind(
+    period: Period, series: Iterable[Series], as_of: datetime | None = None
+) -> Mapping[Kind, list[Rung]]:
     """By kind of engine: its stretches up to the period's end, for those that had several."""
     since = period.end - timedelta(weeks=WEEKS)
     wanted = {kind_of(one) for one in series}
@@ -40,7 +43,7 @@ def rungs_by_kind(period: Period, series: Iterable[Series]) -> Mapping[Kind, lis
     found = {}
     for kind, mine in members.items():
         if len(set().union(*(settings.get(one.pk, set()) for one in mine))) > 1:
-            found[kind] = rungs(_hours(mine, since, period.end))
+            found[kind] = rungs(_hours(mine, since, period.end, as_of))
     return found
 
 
@@ -55,10 +58,14 @@ def _settings(
     return found
 
 
-def _hours(mine: list[Series], start: datetime, end: datetime) -> list[SeenHour]:
+def _hours(
+    mine: list[Series], start: datetime, end: datetime, as_of: datetime | None
+) -> list[SeenHour]:
     """The hours of one kind of engine; of two pods in one hour the one that was seen longer."""
-    pushed = _preempted(mine, start, end)
-    hours = CacheHour.objects.filter(series__in=mine, hour__gte=start, hour__lt=end)
+    pushed = _preempted(mine, start, end, as_of)
+    hours = CacheHour.objects.filter(
+        known_by(as_of), series__in=mine, hour__gte=start, hour__lt=end
+    )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     best: dict[datetime, SeenHour] = {}
     for row in newest:
@@ -85,14 +92,18 @@ def _is_share(text: str | None) -> bool:
     return whole in ("0", "1") and (not part or part.isdigit())
 
 
-def _preempted(mine: list[Series], start: datetime, end: datetime) -> dict[datetime, int]:
+def _preempted(
+    mine: list[Series], start: datetime, end: datetime, as_of: datetime | None
+) -> dict[datetime, int]:
     """Preemptions by hour of these engines together."""
     places = {(one.target_id, one.engine) for one in mine}
     counters = Series.objects.filter(
         role="preemptions", target_id__in={target for target, _ in places}
     )
     keys = [one.pk for one in counters if (one.target_id, one.engine) in places]
-    hours = TokenHour.objects.filter(series_id__in=keys, hour__gte=start, hour__lt=end)
+    hours = TokenHour.objects.filter(
+        known_by(as_of), series_id__in=keys, hour__gte=start, hour__lt=end
+    )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     found: dict[datetime, int] = {}
     for hour, count in newest.values_list("hour", "tokens"):

@@ -29,6 +29,7 @@ from finops.core.rightsizing import (
 from finops.core.sizing_rows import inputs
 from finops.ledger.models import CacheHour
 
+from .as_of import known_by
 from .counts import preemptions
 from .evidence import bytes_of_a_block
 from .guidance import Kind, Told, busiest, guidance_of, kind_of, load_of, told
@@ -103,15 +104,20 @@ def rightsizing(
 
 
 def advised(
-    known: Fleet, reading: Reading, *, slug: str | None = None, setting: Decimal | None = None
+    known: Fleet,
+    reading: Reading,
+    *,
+    slug: str | None = None,
+    setting: Decimal | None = None,
+    as_of: datetime | None = None,
 ) -> list[dict[str, Any]]:
     """The same where the period's engines and money have been read already."""
     period = known.period
-    counted = preemptions(period)
-    hours = _hours(period)
+    counted = preemptions(period, as_of)
+    hours = _hours(period, as_of)
     chosen = [engine for engine in known.engines if slug in (None, engine.slug)]
-    climbed = rungs_by_kind(period, [engine.series for engine in chosen])
-    around = Around(known, reading, told(period), climbed, setting)
+    climbed = rungs_by_kind(period, [engine.series for engine in chosen], as_of)
+    around = Around(known, reading, told(period, as_of), climbed, setting)
     rows = []
     for engine in chosen:
         preempted = counted.get((engine.series.target_id, engine.series.engine))
@@ -119,8 +125,8 @@ def advised(
     return rows
 
 
-def _hours(period: Period) -> dict[int, list[_Hour]]:
-    hours = CacheHour.objects.filter(hour__gte=period.start, hour__lt=period.end)
+def _hours(period: Period, as_of: datetime | None) -> dict[int, list[_Hour]]:
+    hours = CacheHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     found: dict[int, list[_Hour]] = {}
     for series_id, *values in newest.values_list("series_id", *FIELDS):
