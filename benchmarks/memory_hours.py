@@ -130,23 +130,24 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     return {
         "seconds": seconds, "cpu_seconds": cpu_seconds, "readings": found.readings,
         "hours_seconds": spent["wall"], "hours_cpu_seconds": spent["cpu"],
-        "wrong": wrong_hours(), "warnings": found.warnings,
+        "wrong": wrong_hours(until), "warnings": found.warnings,
     }  # fmt: skip
 
 
-def wrong_hours() -> dict[str, int]:
-    """Hours of caches and devices in the ledger, and how many differ from what the values say."""
+def wrong_hours(until: datetime) -> dict[str, int]:
+    """Hours of caches and devices in the ledger, and how many differ from what the values say; the
+    hour that only the last reading reaches into is not whole."""
     from finops.ledger.models import CacheHour, DeviceHour
 
     counted = {"cache_hours": 0, "device_hours": 0, "wrong": 0}
-    caches = CacheHour.objects.order_by("series_id", "hour", "-revision")
+    caches = CacheHour.objects.filter(hour__lt=until).order_by("series_id", "hour", "-revision")
     for row in caches.distinct("series_id", "hour").select_related("series").iterator():
         engine = int(row.series.labels["pod"].split("-")[1])
         counted["cache_hours"] += 1
         counted["wrong"] += (row.observed_ms, row.active_block_ms, row.peak_blocks) != _cache(
             engine, row.hour
         )
-    devices = DeviceHour.objects.order_by("device", "hour", "-revision")
+    devices = DeviceHour.objects.filter(hour__lt=until).order_by("device", "hour", "-revision")
     for one in devices.distinct("device", "hour").iterator():
         counted["device_hours"] += 1
         counted["wrong"] += (one.observed_ms, one.used_byte_ms) != _device(

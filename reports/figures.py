@@ -120,6 +120,18 @@ def gib(value: Any) -> str:
     return NOT_AVAILABLE if exact is None else f"{grouped(exact / GIB, 1)}{THIN}GiB"
 
 
+def mib(value: Any) -> str:
+    """Bytes as whole MiB, as nvidia-smi prints them."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else f"{grouped(exact / (1 << 20), 0)}{THIN}MiB"
+
+
+def gb(value: Any) -> str:
+    """Bytes as GB of 10^9, with one decimal, as invoices and some consoles count."""
+    exact = decimal(value)
+    return NOT_AVAILABLE if exact is None else f"{grouped(exact / 10**9, 1)}{THIN}GB"
+
+
 def signed(value: Any, decimals: int = 2) -> str:
     """A difference: a plus for gains, a true minus for losses, plain zero."""
     exact = decimal(value)

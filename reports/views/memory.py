@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from finops.core.auditor import PER_CENT, UNITS, figures_of, find
 from finops.core.period import week_of
 from finops.ledger.models import EngineStart
 from finops.ledger.queries.memory import memory_rows
@@ -29,6 +31,7 @@ from reports.roles import allowed, may
 
 from .page import page, typed
 
+NUMBER_UNITS = (*UNITS, PER_CENT)
 VIEWS = (("workload", "Workload"), ("engine", "Engine"), ("gpu", "GPU"))
 ROWS_A_PAGE = 50
 STARTS_SHOWN = 20
@@ -56,7 +59,36 @@ def listing(request: HttpRequest) -> HttpResponse:
         context |= {"fleet": fleet and _fleet(fleet, cards), "period": period}
         context["rows"] = shown = rows.get_page(request.GET.get("page"))
         context["details"] = [_shown(row) for row in shown]
+        context |= _elsewhere(request, cards)
     return page(request, "reports/memory.html", context)
+
+
+def _elsewhere(request: HttpRequest, cards: list[dict[str, Any]]) -> dict[str, Any]:
+    """A card's figures as other tools show them, and a number found among them."""
+    if not cards:
+        return {}
+    asked = typed(request.GET, "card")
+    card = next((one for one in cards if one["key"] == asked), cards[0])
+    unit, text = typed(request.GET, "unit", "MiB"), typed(request.GET, "number")
+    found: dict[str, Any] = {
+        "cards": [one["key"] for one in cards], "card": card["key"], "number": text,
+        "unit": unit if unit in NUMBER_UNITS else "MiB", "units": NUMBER_UNITS,
+        "elsewhere": figures_of(card), "card_row": card,
+    }  # fmt: skip
+    if text:
+        number = _number(text)
+        if number is None:
+            found["number_refused"] = "A number like 19818 or 79.65, without its unit."
+        else:
+            found["matches"] = find(number, found["unit"], card)
+    return found
+
+
+def _number(text: str) -> Decimal | None:
+    plain = text.strip().replace(" ", "").replace(",", "")
+    if len(plain) > 20 or not plain.replace(".", "", 1).isdecimal() or not plain.isascii():
+        return None
+    return Decimal(plain)
 
 
 def _fleet(row: dict[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:

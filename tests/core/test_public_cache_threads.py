@@ -11,6 +11,7 @@ from finops.core.cache import Engine, Gauge, Pool, cache_hours
 from finops.core.memory import CacheRow, kv_figures
 from finops.core.memory_table import LABELS
 from finops.core.rightsizing import Window, advise, summed
+from finops.sources.engines import role_of
 
 HOUR = 3_600_000
 START = 1_794_787_200_000
@@ -82,3 +83,17 @@ def test_usage_may_be_low_while_the_memory_is_taken():  # sglang#22726: 2 % used
     # It is neither waste nor free: it may hold prefixes that later requests reuse.
     name = LABELS["kv_unreferenced"]
     assert "reusable prefix cache" in name and "free" not in name and "waste" not in name
+
+
+def test_both_names_of_one_use_count_once():
+    """vllm#20302: 100 prompts of up to 500 words on Llama-3.2-3B, and kv_ and gpu_cache_usage_perc
+    both exported: they say the same and are one gauge, and 100 prompts of 750 tokens at most are
+    75,000, a share of the pool that a scrape between two steps may well miss."""
+    roles = [role_of(f"vllm:{name}_cache_usage_perc") for name in ("kv", "gpu")]
+    assert [role.name for role in roles] == ["kv_usage", "kv_usage"]
+    assert [role.alias_rank for role in roles] == [0, 1]  # of one engine only the first counts
+    pool = Pool(0, 10_001, 16, 160_016, 8192)
+    (row,) = hours(lambda n: 0.46875 if n == 100 else 0.0, moved=lambda t: True, pool=pool)
+    # 75,000 tokens are 4,688 blocks (46.875 % of 10,000), seen by one scrape of 240.
+    assert row.peak_blocks == 4_688 and row.peak_ms == START + 100 * STEP
+    assert row.active_block_ms == 4_688 * STEP and row.levels_ms["0"] == HOUR - STEP

@@ -19,8 +19,8 @@ Columns = tuple[Column, Column]
 NOTHING: Columns = (np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
-LOOK_BACK_MS = 2 * HOUR_MS
-"""Longer than a reading holds, and than it takes to call a gauge stale."""
+LOOK_BACK_MS = HOUR_MS
+"""As long as a reading may hold, and longer than it takes to call a gauge stale."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from finops.core.auditor import over_profile
+from finops.core.engine_start import gib
 from finops.core.memory import sentence
 from finops.core.memory_table import Means, Table, added, table_of
 from finops.core.money import divide, plain, round_half_even
@@ -21,6 +23,13 @@ SLICED = "a MIG instance: figures are those of the slice where the exporter tell
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
 ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
+TWO_ENGINES = "{} engines share this GPU: what other programs hold is not told apart"
+OTHERS = "no exporter read here tells memory by process: what other programs hold is part of the remainder"
+OVER_PROFILE = (
+    "at the peak {} more were in use than the engine's parts and the activations it measured at its "
+    "start: requests larger than those it was measured with, a fragmented allocator, or another "
+    "program on the card"
+)
 STALE = "gauges stood still while no tokens moved, or the engine slept: left out of averages"
 
 
@@ -154,9 +163,16 @@ def _gpu_row(device: Device) -> dict[str, Any]:
     tenants = [f"{space}/{pod}" for space, pod in sorted(device.tenants)]
     labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
-    return (
-        value | _peak_of_devices([device]) | _engine_values([e for e, _ in device.engines], flags)
-    )
+    value |= _peak_of_devices([device])
+    if len(device.engines) > 1:
+        flags.append(TWO_ENGINES.format(len(device.engines)))
+    over = over_profile(value)
+    if over is not None:
+        flags.append(OVER_PROFILE.format(gib(over)))
+    if value["other_bytes"] is None:
+        flags.append(OTHERS)
+    value["over_profile_bytes"] = over
+    return value | _engine_values([e for e, _ in device.engines], flags)
 
 
 def _group_row(

@@ -44,10 +44,10 @@ def _hours(
 
 
 def _used(device: Device) -> dict[datetime, int]:
-    """Used bytes by hour, the driver's part included: what nvidia-smi would have shown."""
-    found = {}
-    for row in device.rows:
-        if row.used_byte_ms is not None and row.observed_ms:
-            total = row.used_byte_ms + (row.reserved_byte_ms or 0)
-            found[row.hour] = int(total // row.observed_ms)
-    return found
+    """Used bytes by hour as nvidia-smi shows them: from driver 510 on the driver's own part is not
+    in them, as real readings tell (used + free + reserved = total)."""
+    return {
+        row.hour: int(row.used_byte_ms // row.observed_ms)
+        for row in device.rows
+        if row.used_byte_ms is not None and row.observed_ms
+    }

@@ -1,0 +1,77 @@
+"""A number read elsewhere is found again in our table (method §8)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from finops.core.auditor import figures_of, find, over_profile
+
+MIB, GIB = 1 << 20, 1 << 30
+# A real H100 under load, by nvidia_gpu_exporter: 20,780,679,168 of 85,520,809,984 bytes in use,
+# 502,267,904 kept by the driver, 64,238,911,488 free.
+H100 = {
+    "total_bytes": 85_520_809_984, "driver_bytes": 502_267_904, "free_bytes": 64_238_911_488,
+    "used_bytes": 20_780_679_168, "peak_used_bytes": 22_000_000_000, "weights_bytes": 14 * GIB,
+    "kv_reserved_bytes": 4 * GIB, "kv_active_bytes": GIB, "graphs_bytes": GIB // 2,
+    "non_torch_bytes": GIB // 2, "activation_peak_bytes": GIB,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "name"),
+    [
+        ("19818", "MiB", "in use, mean"),  # as nvidia-smi prints it
+        ("81559", "MiB", "the whole card"),
+        ("79.65", "GiB", "the whole card"),
+        ("79.18", "GiB", "the whole card without the driver's part"),  # as CUDA and the log say
+        ("85.5", "GB", "the whole card"),
+        ("24.3", "%", "in use, mean"),
+        ("479", "MiB", "kept by the driver"),
+        ("20297", "MiB", "in use with the driver's part"),
+    ],
+)
+def test_a_number_is_found_in_the_unit_it_was_read_in(number, unit, name):
+    best = find(Decimal(number), unit, H100)[0]
+    assert best.figure.name == name
+    assert abs(best.difference_bytes) <= best.figure.bytes * Decimal("0.005") + MIB * 8
+
+
+def test_a_number_that_is_none_of_ours_is_not_forced_on_one():
+    assert find(Decimal("40000"), "MiB", H100) == []
+    assert find(Decimal("50"), "%", {"used_bytes": GIB}) == []
+    with pytest.raises(ValueError, match="unit must be one of"):
+        find(Decimal(1), "TiB", H100)
+
+
+def test_only_what_is_known_is_offered():
+    assert [one.name for one in figures_of({"used_bytes": GIB})] == ["in use, mean"]
+
+
+def test_what_nvidia_smi_shows_of_the_threads_cards_is_the_reservation():
+    # Facts on public threads (row 35): the same figure on one card and on each of two (18,506 MiB
+    # on A10s), and for a 3B and a 7B model alike (15,982 MiB on a 3090).
+    for shown, weights in ((18_506, 15_400), (15_982, 2_050), (15_982, 5_300), (14_214, 8_000)):
+        cache = shown - weights - 700
+        row = {"used_bytes": shown * MIB, "weights_bytes": weights * MIB, "graphs_bytes": 300 * MIB,
+               "non_torch_bytes": 400 * MIB, "kv_reserved_bytes": cache * MIB,
+               "kv_active_bytes": 10 * MIB}  # fmt: skip
+        names = {one.figure.name for one in find(Decimal(shown), "MiB", row)}
+        assert names == {"in use, mean", "weights, cache, graphs and context"}
+
+
+def test_one_definition_where_tools_disagree():  # dcgm-exporter#83: V100-16GB, USED ÷ TOTAL 0 %
+    idle = {"total_bytes": 16_384 * MIB, "used_bytes": 0, "driver_bytes": 345 * MIB,
+            "free_bytes": 16_039 * MIB}  # fmt: skip
+    by_name = {one.name: one.bytes for one in figures_of(idle)}
+    assert "in use, mean" not in by_name  # nothing is in use, and nothing is called so
+    assert by_name["in use with the driver's part"] == by_name["kept by the driver"] == 345 * MIB
+    assert by_name["the whole card"] == idle["free_bytes"] + 345 * MIB
+
+
+def test_a_peak_over_the_profiled_activations_is_flagged():
+    # Held from the start 19 GiB, profiled activations 1 GiB, peak 22.0 GB: 20.49 GiB.
+    assert over_profile(H100) == 22_000_000_000 - 20 * GIB
+    assert over_profile(H100 | {"peak_used_bytes": 20 * GIB}) is None
+    assert over_profile(H100 | {"activation_peak_bytes": None}) is None
