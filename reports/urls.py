@@ -62,6 +62,7 @@ urlpatterns = [
     path("exceptions/dispose/", exceptions.dispose, name="dispose"),
     path("workloads/", workloads.listing, name="workloads"),
     path("workloads/add/", workloads.add, name="workload-add"),
+    path("workloads/adopt/", workloads.adopt, name="workload-adopt"),
     path("workloads/<str:slug>/", workloads.workload, name="workload"),
     path("workloads/<str:slug>/objective/", workloads.objective, name="workload-objective"),
     path("workloads/<str:slug>/hours/", workloads.hours, name="workload-hours"),

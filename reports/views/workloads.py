@@ -14,10 +14,15 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import mark_safe
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import (
+    require_GET,
+    require_http_methods,
+    require_POST,
+)
 
 from finops.core.period import Period
 from finops.ledger.models import Workload
+from finops.ledger.operations import adopting
 from finops.ledger.operations.objectives import set_objective
 from finops.ledger.operations.workloads import NotAccepted, add_workload
 from finops.ledger.queries.discovery import proposed_workloads
@@ -35,7 +40,7 @@ from reports.queries.standing import recent_reports, statement_of
 from reports.queries.weeks import zone
 from reports.roles import allowed
 
-from .page import note_sample, page
+from .page import note_sample, page, typed
 
 WEEKS = 12
 FIRST_OF_ALL = "2000-01-02"  # an objective without a day begins before every reading
@@ -81,6 +86,21 @@ def add(request: HttpRequest) -> HttpResponse:
             note_sample(request)
             return redirect("rules")
     return page(request, "reports/workload_add.html", {"form": form})
+
+
+@require_POST
+@allowed("allocate")
+def adopt(request: HttpRequest) -> HttpResponse:
+    """Makes what was found a workload, with the rule that reaches it."""
+    matchers = typed(request.POST, "matchers")
+    try:
+        made = adopting.adopt(matchers, by=request.user.get_username(), at=timezone.now())
+    except NotAccepted as refused:
+        messages.error(request, str(refused))
+    else:
+        messages.success(request, f"{made.slug} has a rule of its own now.")
+        note_sample(request)
+    return redirect("workloads")
 
 
 @require_GET

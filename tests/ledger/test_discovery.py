@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from finops.ledger.operations.adopting import adopt
+from finops.ledger.operations.workloads import NotAccepted
+from finops.ledger.queries.allocation import assign_series
 from finops.ledger.queries.discovery import proposed_workloads
+from finops.ledger.queries.tokens import TokenLedger
 from tests.ledger.doors import command
 from tests.ledger.fleet import PERIOD, booked, counter, take_in
 
@@ -36,3 +40,39 @@ def test_the_proposal_made_real_reaches_what_it_was_made_of(tmp_path: Path) -> N
     command("rule", "add", first["slug"], "--series", first["matchers"], "--by", "Ada")
     assert proposed_workloads(AT) == [second]
     assert proposed_workloads(AT + timedelta(days=30)) == []
+
+
+def test_delivered_tokens_of_an_engine_are_not_added_to_its_prompt(tmp_path: Path) -> None:
+    one = {"job": "vllm", "instance": "a:8000", "namespace": "llm", "model_name": "m"}
+    take_in(
+        tmp_path,
+        [
+            counter("vllm:prompt_tokens_total", 600, **one),
+            counter("vllm:request_prompt_tokens_sum", 500, **one),
+            counter("tgi_request_input_length_sum", 7, job="tgi", instance="t:80"),
+        ],
+    )
+    first, second = proposed_workloads(AT)
+    assert (first["tokens"], first["series"]) == (booked(600), 1)
+    assert (second["stack"], second["tokens"]) == ("tgi", booked(7))
+
+
+def test_a_proposal_is_made_with_one_press(tmp_path: Path) -> None:
+    named = {"job": "vllm", "model_name": "m"}
+    take_in(
+        tmp_path,
+        [
+            counter("vllm:prompt_tokens_total", 600, instance="a:8000", namespace="prod", **named),
+            counter("vllm:prompt_tokens_total", 200, instance="b:8000", namespace="dev", **named),
+        ],
+    )
+    prod, dev = proposed_workloads(AT)
+    assert adopt(prod["matchers"], by="Ada", at=AT).slug == "m"
+    # The name is taken by another namespace's: it is added to the name.
+    assert adopt(dev["matchers"], by="Ada", at=AT).slug == "m-dev"
+    assert proposed_workloads(AT) == []
+    by_slug = TokenLedger(PERIOD).by(assign_series())
+    told = {place.target: tokens.prompt for place, tokens in by_slug.items()}
+    assert told == {"m": booked(600), "m-dev": booked(200)}
+    with pytest.raises(NotAccepted, match="nothing is proposed"):
+        adopt(prod["matchers"], by="Ada", at=AT)

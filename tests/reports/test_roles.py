@@ -27,6 +27,7 @@ ACTS = [
     ("rule-preview", {}, "allocate"),
     ("rule-retire", {"number": 1}, "allocate"),
     ("workload-add", {}, "allocate"),
+    ("workload-adopt", {}, "allocate"),
     ("person", {"pk": 0}, "people"),
     ("people", {}, "people"),
     ("annotations", {}, "annotate"),

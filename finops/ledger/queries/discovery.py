@@ -11,18 +11,17 @@ from finops.ledger.models import Series, TokenHour
 from finops.sources.engines import role_of
 
 from .allocation import assign_series
+from .source_hours import COUNTED
 
 LOOKED_BACK = timedelta(days=7)
-ROLES = ("prompt", "delivered_prompt")
 MODEL_LABELS = ("model_name", "model", "gen_ai_request_model")
 
 
 def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
     """Proposals as plain values, the most tokens of the last seven days first: `slug`, `model`,
     `stack`, `namespace`, `matchers` for a rule, `series` and `tokens`."""
-    hours = TokenHour.objects.filter(
-        hour__gt=at - LOOKED_BACK, hour__lte=at, series__role__in=ROLES
-    ).order_by("series_id", "hour", "-revision")
+    hours = TokenHour.objects.filter(COUNTED, hour__gt=at - LOOKED_BACK, hour__lte=at)
+    hours = hours.order_by("series_id", "hour", "-revision")
     tokens: dict[int, int] = {}
     last: dict[int, datetime] = {}
     for pk, hour, count in hours.distinct("series_id", "hour").values_list(
