@@ -25,7 +25,7 @@ from finops.sources import (
     sql_dump,
     usage_records,
 )
-from finops.sources.files import read_head
+from finops.sources.files import MAX_COLUMNS, read_head
 from finops.sources.records import Parsed, Refused
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -68,6 +68,9 @@ def detect(path: Path, name: str) -> str:
             return found
     if head[257:262] == b"ustar":
         raise Refused(f"{name}: this is a tar archive; unpack it and ingest the files inside")
+    first = head.split(b"\n", 1)[0]
+    if max(map(first.count, (b",", b";", b"\t"))) > MAX_COLUMNS:
+        raise Refused(f"{name}: line 1: over {MAX_COLUMNS} columns; this is no table of charges")
     raise Refused(f"{name}: {_HINT.format(known=', '.join(formats()))}")
 
 
