@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from finops.core.money import EXACT, plain
-from finops.sources.aws_lines import Kind, effective, kind_of
+from finops.sources.aws_lines import DISCOUNTS, Kind, billed, effective, kind_of
+from finops.sources.cells import text_or_none
 from finops.sources.gpu_shapes import gpu_of, instance_type_of
 from finops.sources.parquet import is_parquet
-from finops.sources.records import Account, ChargeRecord, Parsed, Refused
+from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 from finops.sources.rows import Fault, Row, Rows, charges_of, header_of, table_rows
 
 _T = TypeVar("_T")
 LEGACY: Final = "aws-cur"
 CUR_2: Final = "aws-cur-2"
-FORMATS: Final[tuple[str, ...]] = (LEGACY, CUR_2)
+NET: Final = "-net"  # a format read by its Net columns
+FORMATS: Final[tuple[str, ...]] = (LEGACY, CUR_2, LEGACY + NET, CUR_2 + NET)
 ISSUER: Final = "Amazon Web Services"
 PROVIDER: Final = "AWS"
 
@@ -43,6 +45,8 @@ _READ: Final = """
     pricing/publicOnDemandRate pricing/unit
     reservation/ReservationARN reservation/EffectiveCost
     reservation/UnusedAmortizedUpfrontFeeForBillingPeriod reservation/UnusedRecurringFee
+    reservation/NetEffectiveCost reservation/NetUnusedAmortizedUpfrontFeeForBillingPeriod
+    reservation/NetUnusedRecurringFee savingsPlan/NetSavingsPlanEffectiveCost
     savingsPlan/SavingsPlanARN savingsPlan/SavingsPlanEffectiveCost
     savingsPlan/TotalCommitmentToDate savingsPlan/UsedCommitment
     splitLineItem/ParentResourceId
@@ -54,6 +58,7 @@ _WANTED: Final = """
     lineItem/ResourceId lineItem/UsageAmount lineItem/CurrencyCode lineItem/UnblendedCost
     pricing/unit
 """
+_COSTS: Final = ("lineItem/UnblendedCost", "lineItem/NetUnblendedCost")
 _SIGNS: Final = ("lineItem/LineItemType", "lineItem/UnblendedCost", "lineItem/UsageStartDate")
 _MAPS: Final = ("resource_tags", "cost_category", "product")
 _FAMILIES: Final = (
@@ -93,7 +98,7 @@ def recognises(head: bytes, name: str) -> str | None:
 def parse(path: Path, name: str, format: str) -> Parsed:
     """Charges and rejections of one part of a report; splits of other rows are counted apart.
 
-    Refused when it cannot be read at all, or a column that is read stands twice.
+    A format that ends in `-net` takes costs after discounts, where the report has them. Refused when it cannot be read at all, or a column that is read stands twice.
     """
     rows = table_rows(path, name)
     header = [column or "" for column in next(rows, (1, ()))[1]]
@@ -106,23 +111,47 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     places |= {column: maps[column] for column in _MAPS if column in maps}
     named = _named(header)
     read = set(places.values()) | set(named)
+    by_net = format.endswith(NET)
+    version = "2.0" if set(_MAPS) & maps.keys() else "legacy"
     account = Account(
-        format,
-        version="2.0" if set(_MAPS) & maps.keys() else "legacy",
+        format.removesuffix(NET),
+        version=version + (NET if by_net else ""),
         unknown_columns=tuple(c for at, c in enumerate(header) if at not in read and c.strip()),
         missing_columns=tuple(c for c in _WANTED.split() if c not in places),
     )
-    nets = _Nets()
+    nets = _Nets(by_net)
     build = partial(_charge, named, nets)
     records = charges_of(rows, len(header), places, account, build)
     return Parsed(account, nets.told(records, account))
 
 
+def discounts_of(path: Path, name: str) -> tuple[bool, bool]:
+    """Whether a part of a report has lines of discounts, and costs after discounts.
+
+    A report tells a discount in lines of its own or in its Net columns; both together would take
+    it off twice.
+    """
+    rows = table_rows(path, name)
+    header = [column or "" for column in next(rows, (1, ()))[1]]
+    header, rows = _unglued(header, rows)
+    places = _placed(header)
+    kind, gross, net = (places.get(c) for c in ("lineItem/LineItemType", *_COSTS))
+    if kind is None or gross is None or net is None:
+        return False, False
+    has_lines = has_net = False
+    for _, cells in rows:
+        if not isinstance(cells, Rejection) and len(cells) == len(header):
+            has_lines = has_lines or cells[kind] in DISCOUNTS
+            after = text_or_none(cells[net])
+            has_net = has_net or (after is not None and after != cells[gross])
+    return has_lines, has_net
+
+
 class _Nets:
     """Σ NetUnblendedCost − UnblendedCost: what a discount takes that is no line of its own."""
 
-    def __init__(self) -> None:
-        self._difference = Decimal(0)
+    def __init__(self, taken: bool) -> None:
+        self.taken, self._difference = taken, Decimal(0)
 
     def add(self, row: Row, billed: Decimal | None) -> None:
         """Adds one row."""
@@ -134,9 +163,10 @@ class _Nets:
         """The records, and at their end a warning when the two bases differ."""
         yield from records
         if self._difference:
+            basis = "NetUnblendedCost" if self.taken else "UnblendedCost; compare the invoice"
             account.warnings.append(
                 f"NetUnblendedCost is {plain(self._difference)} from UnblendedCost in all: a discount "
-                "stands in the Net columns only. Billed is UnblendedCost; compare the invoice"
+                f"stands in the Net columns only. Billed is {basis}"
             )
 
 
@@ -196,8 +226,8 @@ def _charge(named: Mapping[int, str], nets: _Nets, row: Row) -> ChargeRecord | N
     if operation in _SPLIT_OPERATIONS or row.text("splitLineItem/ParentResourceId"):
         return None
     kind = kind_of(row)
-    billed = row.money("lineItem/UnblendedCost", required=True)
-    nets.add(row, billed)
+    gross = row.money("lineItem/UnblendedCost", required=True)
+    nets.add(row, gross)
     start, end = _period(row, "lineItem/UsageStartDate", "lineItem/UsageEndDate")
     billing = _period(row, "bill/BillingPeriodStartDate", "bill/BillingPeriodEndDate")
     product = row.map("product")
@@ -218,8 +248,8 @@ def _charge(named: Mapping[int, str], nets: _Nets, row: Row) -> ChargeRecord | N
         charge_period_end=end,
         category=kind.category,
         currency=row.currency("lineItem/CurrencyCode"),
-        billed_cost=billed,
-        effective_cost=effective(row, kind),
+        billed_cost=billed(row, nets.taken),
+        effective_cost=effective(row, kind, nets.taken),
         list_cost=row.quantity("pricing/publicOnDemandCost") if kind.is_usage else None,
         description=description,
         frequency=kind.frequency,

@@ -42,6 +42,7 @@ _KINDS: Final[dict[str, tuple[str, str | None, str]]] = {
     "BundledDiscount": ("Credit", None, "billed"),
     "Discount": ("Credit", None, "billed"),
 }
+DISCOUNTS: Final = frozenset(name for name in _KINDS if name.endswith("Discount"))
 _OF_PLANS: Final = frozenset(
     ["SavingsPlanCoveredUsage", "SavingsPlanNegation", "SavingsPlanRecurringFee", "SavingsPlanUpfrontFee"]
 )  # fmt: skip
@@ -90,22 +91,33 @@ def kind_of(row: Row) -> Kind:
     return Kind(name, category, frequency, rule, commitment, _STATUS.get(name))
 
 
-def effective(row: Row, kind: Kind) -> Decimal | None:
+def effective(row: Row, kind: Kind, net: bool = False) -> Decimal | None:
     """The amortised cost of a row; None when the report lacks the columns for it.
 
-    Source: the cost rules of the CUDOS dashboards' summary view.
+    `net` takes of each column its twin after discounts where the row has one. Source: the cost
+    rules of the CUDOS dashboards' summary view.
     """
     if kind.rule == "billed":
-        return row.money("lineItem/UnblendedCost", required=True)
+        return billed(row, net)
     if kind.rule == "nothing":
         return _ZERO
     if kind.rule == "plan price":
-        return row.money("savingsPlan/SavingsPlanEffectiveCost", required=True)
+        return _money(row, "savingsPlan/", "SavingsPlanEffectiveCost", net)
     if kind.rule == "reservation price":
-        return row.money("reservation/EffectiveCost", required=True)
+        return _money(row, "reservation/", "EffectiveCost", net)
     if kind.rule == "unused plan":
         return _unused_of_plan(row)
-    return _unused_of_reservation(row)
+    return _unused_of_reservation(row, net)
+
+
+def billed(row: Row, net: bool = False) -> Decimal | None:
+    """What a row costs on the bill: before discounts, or after them where the row says so."""
+    return _money(row, "lineItem/", "UnblendedCost", net)
+
+
+def _money(row: Row, family: str, column: str, net: bool, required: bool = True) -> Decimal | None:
+    after = row.money(f"{family}Net{column}", required=False) if net else None
+    return row.money(f"{family}{column}", required=required) if after is None else after
 
 
 def _unused_of_plan(row: Row) -> Decimal | None:
@@ -114,9 +126,10 @@ def _unused_of_plan(row: Row) -> Decimal | None:
     return None if committed is None or used is None else EXACT.subtract(committed, used)
 
 
-def _unused_of_reservation(row: Row) -> Decimal | None:
-    upfront = row.money("reservation/UnusedAmortizedUpfrontFeeForBillingPeriod", required=False)
-    recurring = row.money("reservation/UnusedRecurringFee", required=False)
+def _unused_of_reservation(row: Row, net: bool) -> Decimal | None:
+    name = "UnusedAmortizedUpfrontFeeForBillingPeriod"
+    upfront = _money(row, "reservation/", name, net, required=False)
+    recurring = _money(row, "reservation/", "UnusedRecurringFee", net, required=False)
     if upfront is None and recurring is None:
         if row.has("reservation/UnusedRecurringFee"):
             raise Fault("reservation/UnusedRecurringFee", None, "missing")

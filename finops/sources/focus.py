@@ -36,7 +36,7 @@ _JSON_SIGNS: Final = (
     "ChargeCategory",
 )
 _JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
-_ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
+ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
 
@@ -76,7 +76,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         version=version,
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
-        adds_to_others=_ADDING in header,
+        adds_to_others=ADDING in header,
     )
     return Parsed(account, charges_of(rows, len(header), places, account, charge_of))
 

@@ -273,3 +273,24 @@ def test_a_set_with_a_part_that_cannot_be_read_is_refused_whole(
     assert answer[other.name]["status"] == "posted"
     assert billed("2026-10") == 1
     assert Document.objects.count() == 1
+
+
+def test_a_discount_is_taken_once_from_its_lines_or_from_the_net_columns(tmp_path: Path) -> None:
+    month = tmp_path / "20261001-20261101"
+    use = AWS | {"lineItem/UnblendedCost": "10", "lineItem/NetUnblendedCost": "9"}
+    lines = {"lineItem/LineItemType": "EdpDiscount", "lineItem/UnblendedCost": "-2"}
+    keys = ["p/20261001-20261101/a/cur-1.csv", "p/20261001-20261101/a/cur-2.csv"]
+    put(month / "a" / "cur-1.csv", as_csv([use]))
+    put(month / "a" / "cur-2.csv", as_csv([use | {"lineItem/UsageAmount": "2"}]))
+    aws_manifest(month / "cur-Manifest.json", "a", *keys)
+    documents = ingested(month)
+    assert {one["format"] for one in documents} == {"aws-cur"}
+    assert billed("2026-10") == 18
+    # Lines of discounts in one part: the costs of every part are those before discounts.
+    put(month / "b" / "cur-1.csv", as_csv([use | {"lineItem/UsageAmount": "3"}]))
+    more = use | lines | {"lineItem/NetUnblendedCost": "0"}
+    put(month / "b" / "cur-2.csv", as_csv([use | {"lineItem/UsageAmount": "4"}, more]))
+    aws_manifest(month / "cur-Manifest.json", "b", *(key.replace("/a/", "/b/") for key in keys))
+    ingested(month)
+    assert billed("2026-10") == 18
+    assert command("check-ledger")["ok"] is True

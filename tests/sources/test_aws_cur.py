@@ -279,6 +279,53 @@ def test_discounts_of_the_net_columns_alone_are_told(tmp_path: Path) -> None:
     row = line("Usage", "10.00") | {"lineItem/NetUnblendedCost": "9.10"}
     (warning,) = read(report(tmp_path, row)).account.warnings
     assert "-0.90" in warning
+    (charge,) = read(report(tmp_path, row), "aws-cur-net").charges
+    assert amounts(charge) == (Decimal("9.10"), Decimal("9.10"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "billed", "effective"),
+    [
+        ("Usage", {}, "9", "9"),
+        ("Usage", {"lineItem/NetUnblendedCost": ""}, "10", "10"),
+        (
+            "SavingsPlanCoveredUsage",
+            PLAN
+            | {
+                "savingsPlan/SavingsPlanEffectiveCost": "6",
+                "savingsPlan/NetSavingsPlanEffectiveCost": "5.5",
+            },
+            "9",
+            "5.5",
+        ),
+        ("SavingsPlanNegation", PLAN, "9", "0"),
+        (
+            "DiscountedUsage",
+            RESERVED | {"reservation/EffectiveCost": "4", "reservation/NetEffectiveCost": "3.6"},
+            "9",
+            "3.6",
+        ),
+        (
+            "RIFee",
+            RESERVED
+            | {
+                "reservation/UnusedAmortizedUpfrontFeeForBillingPeriod": "3",
+                "reservation/NetUnusedAmortizedUpfrontFeeForBillingPeriod": "2.7",
+                "reservation/UnusedRecurringFee": "1",
+                "reservation/NetUnusedRecurringFee": "",
+            },
+            "9",
+            "3.7",
+        ),
+        ("Tax", {}, "9", "9"),
+    ],
+)
+def test_costs_after_discounts_by_kind_of_line(
+    tmp_path: Path, kind: str, cells: dict[str, str], billed: str, effective: str
+) -> None:
+    row = line(kind, "10", **{"lineItem/NetUnblendedCost": "9"} | cells)
+    (charge,) = read(report(tmp_path, row), "aws-cur-net").charges
+    assert amounts(charge) == (Decimal(billed), Decimal(effective))
 
 
 def test_a_read_column_twice_is_refused(tmp_path: Path) -> None:

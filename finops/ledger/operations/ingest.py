@@ -16,6 +16,7 @@ from django.db import DataError
 from finops.ledger.models import Document, Source
 from finops.ledger.operations import (
     charges,
+    discounts,
     documents,
     inputs,
     manifests,
@@ -291,12 +292,14 @@ def _post_delivery(
     }
     plan = pairing.plan(of_two_views) if of_two_views else pairing.Plan()
     taken = [one for one in mine if one.kept.sha256 not in plan.refused]
+    formats = discounts.net_formats({one.kept.sha256: (one.kept, one.format) for one in taken})
+    formats |= plan.formats
     under = reach.Reach()
 
     def offered() -> Iterator[charges.Offered]:
         for one in taken:
             tell(f"posting {one.kept.name}")
-            format = plan.formats.get(one.kept.sha256, one.format)
+            format = formats.get(one.kept.sha256, one.format)
             parsed = (
                 reach.parse(one.kept, format, under)
                 if reach.keeps_sums(one.kept)

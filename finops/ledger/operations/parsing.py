@@ -9,7 +9,7 @@ from pathlib import Path
 from finops.core.period import parse_instant
 from finops.ledger.models import CsvMapping, Document
 from finops.ledger.operations.documents import Kept, keep, stored
-from finops.sources import csv_mapping, fastchat, registry, sql_dump
+from finops.sources import aws_cur, csv_mapping, fastchat, registry, sql_dump
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
 from finops.sources.records import Parsed, Refused
 
@@ -62,6 +62,8 @@ def parse_again(document: Document) -> tuple[Kept, Parsed]:
     kept = kept_of(document)
     if document.format.startswith(csv_mapping.PREFIX):
         return kept, parse(kept, document.format, int(document.version or 0))
+    if document.format in aws_cur.FORMATS and document.version.endswith(aws_cur.NET):
+        return kept, parse(kept, document.format + aws_cur.NET)
     if document.format == FORMAT:
         return kept, parse(kept, _VIEWS.get(document.version, FORMAT))
     return kept, parse(kept, document.format)
