@@ -60,13 +60,14 @@ def _from_csv(path: Path, name: str, account: Account) -> Iterator[FxRateRecord 
 
 
 def _from_xml(text: str, name: str, account: Account) -> Iterator[FxRateRecord | Rejection]:
-    day = ""
+    day, line, counted = "", 1, 0
     for found in _DAY.finditer(text):
         if found.group(1) is not None:
             day = found.group(1)
             continue
         account.rows_read += 1
-        line = text.count("\n", 0, found.start()) + 1 if "\n" in text else 1
+        line += text.count("\n", counted, found.start())
+        counted = found.start()
         yield _record(line, day, found.group(2), found.group(3))
     if not account.rows_read:
         raise Refused(f"{name}: no rates in it")

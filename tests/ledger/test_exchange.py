@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from finops import checkup
+from finops.core.period import Period
 from finops.core.statement import statement
+from finops.ledger.queries.costs import costs
 from finops.ledger.queries.facts import facts
+from finops.ledger.queries.reading import read
 from tests.ledger import currencies, small_company
 from tests.ledger.doors import command, ingested
 from tests.ledger.small_company import PERIOD
@@ -266,3 +270,27 @@ def test_the_doctor_asks_for_a_currency_once_charges_are_in_several(
     assert "HEADROOM_REPORT_CURRENCY" in str(asked.advice)
     settings.REPORT_CURRENCY = "EUR"
     assert checkup.currencies().ok and "reports in EUR" in checkup.currencies().found
+
+
+def test_hours_of_a_week_sum_to_it_in_every_place_and_currency(
+    tmp_path: Path, settings: Any
+) -> None:
+    """Whole charges are converted before they are cut, so nothing is lost between the hours."""
+    settings.REPORT_CURRENCY = "USD"
+    currencies.found(tmp_path)
+    currencies.rates(tmp_path)
+    whole = read(PERIOD)
+    sums: dict[str, Decimal] = {}
+    for hour in PERIOD.hours():
+        found = costs(Period(hour, hour + timedelta(hours=1)), whole.charge_places, None, None,
+                      whole.rates)  # fmt: skip
+        assert found.currencies.keys() == {"USD"}
+        for (place, _), total in found.places.items():
+            key = f"{place.kind} {place.target}"
+            sums[key] = sums.get(key, Decimal(0)) + total.effective
+        for (name, _), pot in found.shared.items():
+            sums[name] = sums.get(name, Decimal(0)) + pot.effective
+    expected = {f"{place.kind} {place.target}": total.effective
+                for (place, _), total in whole.whole.places.items()}  # fmt: skip
+    expected |= {name: pot.effective for (name, _), pot in whole.whole.shared.items()}
+    assert sums == expected

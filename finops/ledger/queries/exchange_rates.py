@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from functools import reduce
+from operator import or_
 
 from django.conf import settings
-from django.db.models import Max, Min
+from django.db.models import Max, Min, Q
 
 from finops.core.baseline import Terms
 from finops.core.exchange import BASE, LONGEST_GAP, Quote, Rates
@@ -26,12 +28,15 @@ def rates_on(day: date | None = None) -> list[FxRate]:
 
     Without a day, the newest of each currency. Of two documents the one that came later counts.
     """
-    rows = FxRate.objects.select_related("document")
+    rows = FxRate.objects.order_by()
     if day is not None:
         rows = rows.filter(date__lte=day, date__gt=day - LONGEST_GAP)
-    return list(
-        rows.order_by("currency", "-date", "-document__received_at", "-pk").distinct("currency")
-    )
+    newest = rows.values_list("currency").annotate(newest=Max("date"))
+    pairs = [Q(currency=currency, date=last) for currency, last in newest]
+    if not pairs:
+        return []
+    chosen = FxRate.objects.filter(reduce(or_, pairs)).select_related("document")
+    return list(chosen.order_by("currency", "-document__received_at", "-pk").distinct("currency"))
 
 
 def chosen_currency() -> str:
