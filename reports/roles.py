@@ -27,7 +27,7 @@ PERMISSIONS: dict[str, tuple[str, frozenset[str]]] = {
     "decide": ("Decide on waiting snapshots", frozenset({FINANCE, ADMIN})),
     "sources": ("Add and test sources", frozenset({ENGINEER, ADMIN})),
     "allocate": ("Add workloads and rules", frozenset({FINANCE, ENGINEER, ADMIN})),
-    "baseline": ("Set baselines", frozenset({FINANCE, ADMIN})),
+    "baseline": ("Set baselines and budgets", frozenset({FINANCE, ADMIN})),
     "invoice": ("Enter invoice amounts, confirm months", frozenset({FINANCE, ADMIN})),
     "close": ("Close and restate weeks", frozenset({FINANCE, ADMIN})),
     "dispose": ("Decide on exceptions", frozenset({FINANCE, ENGINEER, ADMIN})),

@@ -21,6 +21,7 @@ from reports.views import (
     style,
     tables,
     tieout,
+    training,
     workloads,
 )
 
@@ -85,6 +86,7 @@ urlpatterns = [
     path("nodes/", nodes.listing, name="nodes"),
     path("mappings/", mappings.listing, name="mappings"),
     path("mappings/edit/", mappings.edit, name="mapping-edit"),
+    path("training/", training.listing, name="training"),
     path("memory/", memory.listing, name="memory"),
     path("memory/log/", memory.log, name="memory-log"),
     path("memory/starts/<int:pk>/", memory.start, name="engine-start"),

@@ -21,6 +21,7 @@ from .nodes import NodeFacts
 from .period import Period
 from .slo import InTime, Objective
 from .tokens import Tokens
+from .training_facts import Burn
 from .unit_cost import Counted, Weights
 
 
@@ -246,6 +247,7 @@ class Facts:
     notices: tuple[Notice, ...] = ()
     nodes: NodeFacts | None = None
     rightsizing: tuple[Mapping[str, Any], ...] = ()
+    training: Burn | None = None
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exchange: ExchangeFacts | None = None

@@ -38,6 +38,7 @@ from .money import divide, plain
 from .period import rfc3339
 from .plainly import Value, span, text_of, when
 from .service_levels import level_row, organisation_level
+from .training import training_value
 from .unit_cost import Weights
 
 SCHEMA = "headroom-statement-1"
@@ -66,6 +67,7 @@ def statement(
     value["workloads"] = [_workload(w, facts, compared.get(w.slug)) for w in facts.workloads]
     value["baselines"] = [w["baseline"] for w in value["workloads"] if w["baseline"]]
     value |= _service_levels(facts)
+    value["training"] = training_value(facts)
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
     value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
     value["rightsizing"] = [dict(row) for row in facts.rightsizing]

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.conf import settings
+
+from finops.core.training import quarter_of_week
 from finops.ledger.operations import rules, workloads
+from finops.ledger.operations.budgets import set_budget
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.objectives import set_objective
 from finops.sample import fleet
@@ -99,6 +103,16 @@ def enter_objectives(calendar: Calendar, at: datetime) -> None:
             by=ENGINEER,
             at=at,
         )
+
+
+def enter_budgets(calendar: Calendar, at: datetime) -> None:
+    """What training may cost in the quarters that the weeks touch."""
+    quarters = sorted(
+        {quarter_of_week(week, settings.ORGANISATION_ZONE) for week in calendar.weeks}
+    )
+    for quarter in quarters:
+        set_budget(quarter, amount="6000", currency="USD", note="engineering plan, line 14",
+                   by=PREPARER, at=at)  # fmt: skip
 
 
 def enter_rules(made: Made, at: datetime) -> None:

@@ -149,6 +149,7 @@ def keep_books(made: Made, at: datetime, progress: Progress) -> None:
     books.enter_workloads(made, at)
     books.enter_rules(made, at)
     books.enter_objectives(made.calendar, at)
+    books.enter_budgets(made.calendar, at)
     books.enter_invoice_amounts(made, at)
     calendar = made.calendar
     measure_baseline(

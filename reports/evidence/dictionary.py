@@ -198,6 +198,24 @@ series|whole|see latency_buckets
 hour|instant|UTC hour
 count|whole|observations up to the bound, in the hour
 readings|whole|readings in the hour
+[training_budget] {DECISION}
+quarter|text|calendar quarter
+amount|exact|what training may cost in it
+currency|text|currency of the amount
+document|text|SHA-256 of the document that says so
+note|text|what its author says
+by|text|by whom
+at|instant|when it was recorded
+start|instant|start of the quarter
+end|instant|its end, not included
+[training_charges] {INVOICE}
+document|text|SHA-256 of the document
+line|whole|line in it
+start|instant|start of the charge
+end|instant|its end, not included
+workload|text|training workload that a rule gives it to
+currency|text|currency of the amount: the report's where it was converted
+effective|exact|whole effective cost
 [engines] {METRICS}
 series|whole|number of the series of its KV usage
 target|whole|number of the address

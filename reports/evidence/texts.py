@@ -27,6 +27,8 @@ TABLES = {
     "cache_hours": "the KV cache of each engine in each hour",
     "preemptions": "preempted requests",
     "objectives": "service level objectives of workloads, dated",
+    "training_budget": "the budget of training of the week's quarter",
+    "training_charges": "the quarter's charges that rules give to training, whole",
     "latency_buckets": "the engines' latency buckets: measure, engine, bound in seconds",
     "latency_hours": "what each bucket counted in each hour, and how often it was read",
     "reaches": "how far each source and each issuer tells",

@@ -1091,6 +1091,17 @@ class ServiceLevels:
                 total = tuple(a + b for a, b in zip(total, found))
         return total if total[0] else None
 
+    def shares(self, w, span):
+        """The lowest and highest share of good tokens; None where a wanted measure is unknown."""
+        if self.in_force(w["slug"], span[1] - 1) is None:
+            return None
+        wanted = [m for m in MEASURES if self.wanted(w["slug"], m, span)]
+        counts = [self.counts(w["slug"], measure, span) for measure in wanted]
+        if not counts or None in counts:
+            return None
+        missed = sum(1 - Fraction(lower, count) for count, lower, _ in counts)
+        return max(Fraction(0), 1 - missed), min(Fraction(up, count) for count, _, up in counts)
+
     def row(self, w, span):
         """One workload's row of the statement."""
         slug, last = w["slug"], self.in_force(w["slug"], span[1] - 1)
@@ -1103,22 +1114,19 @@ class ServiceLevels:
             "by": last["by"], "note": last["note"],
             **{f"{m}_seconds": Decimal(last[f"{m}_seconds"]) if last[f"{m}_seconds"] else None
                for m in MEASURES}}
-        wanted = [m for m in MEASURES if self.wanted(slug, m, span)]
-        shares = []
-        for measure in wanted:
-            counts = self.counts(slug, measure, span)
+        for measure in MEASURES:
+            counts = self.wanted(slug, measure, span) and self.counts(slug, measure, span)
             if counts:
                 low, high = (Fraction(count, counts[0]) for count in counts[1:])
                 target = Fraction(last["target"])
                 verdict = "met" if low >= target else "missed" if high < target else "undecided"
                 found[measure] = shares_of(counts) | {"verdict": verdict}
-                shares.append((low, high))
-        if len(shares) < len(wanted) or not shares:
+        shares = self.shares(w, span)
+        if not shares:
             return found
-        verdicts = [found[m]["verdict"] for m in wanted]
+        verdicts = [found[m]["verdict"] for m in MEASURES if found[m]]
         found["verdict"] = next(v for v in ("missed", "undecided", "met") if v in verdicts)
-        low = max(Fraction(0), 1 - sum(1 - share[0] for share in shares))
-        high = min(share[1] for share in shares)
+        low, high = shares
         tokens, cost = w["counted"], w["cost"]
         total = tokens["prompt"] + tokens["generation"] if tokens else 0
         if cost is not None and cost > 0 and total:
@@ -1260,6 +1268,70 @@ def _proposed(last, inputs, utilization, p99):
 def _places(value):
     """A share as text with four decimals, half to even."""
     return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
+
+
+# --------------------------------------------------------------------------------- training (§5)
+
+
+@section
+def training(week):
+    """§5: training beside inference: the week's cost, what came late, the quarter's budget."""
+    rows = {slug: row for slug, row in week.workloads.items() if row["purpose"] == "training"}
+    if not rows:
+        return {"training": None}
+    costs = {slug: sum(week.whole.effective(slug, week.currency)) for slug in week.rows}
+    mine = sum((costs[slug] for slug in rows), Decimal(0))
+    inference = sum((cost for slug, cost in costs.items() if slug not in rows), Decimal(0))
+    levels, late = ServiceLevels(week), []
+    for slug, w in week.rows.items():
+        if slug not in rows:
+            shares = levels.shares(w, w["common"] or week.span)
+            if shares and w["cost"] is not None and w["cost"] > 0:
+                low, high = (w["cost"] - portion(w["cost"], share) for share in shares[::-1])
+                late.append({"workload": slug, "lower": low, "upper": high})
+    found = {
+        "workloads": [
+            {"workload": slug, "model": row["model"], "team": row["team"], "cost": costs[slug],
+             "gpu_hours": week.gpu_hours(slug, week.span)} for slug, row in sorted(rows.items())],
+        "cost": mine, "inference_cost": inference, "late": late,
+        "share_of_inference": quotient(mine, inference) if inference > 0 else None}
+    for side in ("lower", "upper"):
+        found[f"late_cost_{side}"] = sum(one[side] for one in late) if late else None
+    return {"training": found | {"budget": _budget(week)}}
+
+
+def portion(cost, share):
+    """A cost × a share, to 24 decimals."""
+    exact = Fraction(cost) * Fraction(quotient(share, 1))
+    return Decimal(round(exact * 10**24)).scaleb(-24)
+
+
+def _budget(week):
+    budgets = week.pack.table("training_budget", start=instant, end=instant)
+    if not budgets:
+        return None
+    row = budgets[-1]
+    newest = week.reaches["cost"].get("", (None, None, None))[1]
+    reached = row["start"] if newest is None else -(-newest // HOUR) * HOUR
+    until = max(row["start"], min(week.span[1], reached))
+    charges = week.pack.table("training_charges", start=instant, end=instant)
+    same = [one for one in charges if one["currency"] == week.currency]
+    spent = sum((part(Decimal(one["effective"] or 0), one["start"], one["end"], row["start"], until)
+                 for one in same), Decimal(0))
+    amount, elapsed, whole = Decimal(row["amount"]), until - row["start"], row["end"] - row["start"]
+    found = {"quarter": row["quarter"], "start": written(row["start"]), "end": written(row["end"]),
+             "until": written(until), "amount": amount, "currency": row["currency"],
+             "document": row["document"] or None, "note": row["note"], "by": row["by"],
+             "at": row["at"], "charges": len(same), "spent": spent,
+             "other_currencies": sorted({one["currency"] for one in charges} - {week.currency}),
+             **dict.fromkeys(("share_spent", "share_elapsed", "forecast", "forecast_over_budget"))}
+    if row["currency"] == week.currency:
+        found["share_spent"] = quotient(spent, amount)
+        if elapsed > 0:
+            found["share_elapsed"] = quotient(elapsed, whole)
+            found["forecast"] = quotient(spent * whole, elapsed)
+            found["forecast_over_budget"] = found["forecast"] - amount
+    return found
 
 
 # ---------------------------------------------------------------------------------- tie-outs (§4)

@@ -20,6 +20,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("reports", "Reports", "read"),
             ("exceptions", "Exceptions", "read"),
             ("workloads", "Workloads", "read"),
+            ("training", "Training and service", "read"),
             ("memory", "GPU memory", "read"),
             ("rightsizing", "Right-sizing", "read"),
             ("annotations", "Annotations", "read"),

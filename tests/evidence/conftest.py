@@ -58,6 +58,10 @@ def sealed(tmp_path: Path) -> Sealed:
     for model in ("llama", "mistral"):
         histograms.taken_in(tmp_path, model)
         histograms.objective(model, "--inter-token", "0.05", "--target", "0.7")
+    adds = "workload", "add", "tune", "--model", "m", "--stack", "torchrun"
+    command(*adds, "--purpose", "training", "--by", "Ada")
+    command("rule", "add", "tune", "--charge", "service=Support", "--order", "1", "--by", "Ada")
+    command("training-budget", "set", "2026-Q4", "20", "--by", "Ada")
     seal_week()
     report = report_of(WEEK)
     assert report is not None

@@ -102,7 +102,7 @@ def test_every_changed_figure_is_unequal_when_computed_again(sealed: Sealed) -> 
     statement = sealed.stand.statement
     assert verify.recompute(pack, statement).wrong == []
     parts = ("figures", "workloads", "tieout", "allocation", "bridge_groups", "bridge", "memory")
-    parts += ("service_levels", "service_level")
+    parts += ("service_levels", "service_level", "training")
     places = [p for part in parts for p in numbers(statement[part], (part,))]
     assert len(places) > 100
     missed = []

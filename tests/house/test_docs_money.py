@@ -8,11 +8,14 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor, isqrt
+from zoneinfo import ZoneInfo
 
 from finops.core import baseline, bridge, slo
 from finops.core.exchange import Quote, Rates
 from finops.core.money import add, part, split
 from finops.core.tolerance import subunit, tolerance
+from finops.core.training import divided, forecast, quarter_of
+from finops.core.training_facts import Burn
 from finops.core.unit_cost import Counted, Weights, class_costs, unit_costs
 
 from .examples import Example, examples
@@ -118,6 +121,23 @@ def test_good_tokens_and_what_a_million_of_them_cost() -> None:
     assert shares is not None
     share = slo.joint([shares, (between, between)])
     assert slo.good_tokens(e.whole("tokens"), e.whole("tokens"), share) == good
+
+
+def test_budget_of_training_and_its_straight_line() -> None:
+    e = examples()["training"]
+    period = quarter_of(e.text("quarter"), ZoneInfo("UTC"))
+    until = datetime.fromisoformat(e.text("until"))
+    days = (until - period.start).days, (period.end - period.start).days
+    assert days == (e.whole("elapsed_days"), e.whole("quarter_days"))
+    ahead = e.fraction("spent") * days[1] / days[0]
+    assert ahead == e.fraction("forecast")
+    assert ahead - e.fraction("budget") == e.fraction("forecast_over_budget")
+    assert forecast(Burn(period, until, None, e.decimal("spent"))) == e.decimal("forecast")
+    for side, other in (("lower", "upper"), ("upper", "lower")):
+        late = e.fraction("cost") * (1 - e.fraction(f"share_{other}"))
+        assert late == e.fraction(f"late_cost_{side}")
+        good = divided(e.decimal("cost"), e.fraction(f"share_{other}"))
+        assert e.decimal("cost") - good == e.decimal(f"late_cost_{side}")
 
 
 # -- §5, §6 --------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ GROWING = [
     "SnapshotDecision",
     "SnapshotDocument",
     "TokenHour",
+    "TrainingBudget",
     "UsageHour",
 ]
 TABLES = [apps.get_model("ledger", name)._meta.db_table for name in GROWING] + ["trail_entry"]

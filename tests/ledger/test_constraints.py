@@ -114,6 +114,11 @@ def slo(**changes: Any) -> ledger.ServiceObjective:
     return ledger.ServiceObjective(workload=of, at=NOW, by="Ada", **values | changes)
 
 
+def budget(**changes: Any) -> ledger.TrainingBudget:
+    values = {"quarter": "2026-Q4", "amount": Decimal(1), "currency": "USD", "at": NOW, "by": "Ada"}
+    return ledger.TrainingBudget(**values | changes)
+
+
 MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
 
 BROKEN: dict[str, list[Callable[[], Model]]] = {
@@ -182,6 +187,9 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
         lambda: slo(target=Decimal(0)),
         lambda: slo(target=Decimal("1.01")),
     ],
+    "training_budget_positive": [lambda: budget(amount=Decimal(0))],
+    "training_budget_quarter": [lambda: budget(quarter="2026-Q5"), lambda: budget(quarter="2026")],
+    "training_budget_currency": [lambda: budget(currency="")],
     "target_once": [lambda: again(series().target)],
     "series_once": [lambda: again(series())],
 }
@@ -218,6 +226,7 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: period_status(status="Closed"),
         lambda: slo(first_token_seconds=None, inter_token_seconds=Decimal("0.05")),
         lambda: slo(target=Decimal(1)),
+        lambda: budget(),
         lambda: reread(),
     ],
 )

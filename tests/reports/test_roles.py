@@ -14,7 +14,8 @@ from .helpers import make_report
 
 # Every page and act: its address, method, and what it needs.
 READ = ["overview", "guide", "help", "reports", "compare", "exceptions", "workloads",
-        "annotations", "imports", "sources", "nodes", "invoices", "rules", "baselines"]  # fmt: skip
+        "annotations", "imports", "sources", "nodes", "invoices", "rules", "baselines",
+        "training"]  # fmt: skip
 ACTS = [
     ("close", {}, "close"),
     ("report-restate", {"week": "2026-W47"}, "close"),
@@ -28,6 +29,8 @@ ACTS = [
     ("rule-retire", {"number": 1}, "allocate"),
     ("workload-add", {}, "allocate"),
     ("workload-adopt", {}, "allocate"),
+    ("workload-objective", {"slug": "x"}, "allocate"),
+    ("training", {}, "baseline"),
     ("person", {"pk": 0}, "people"),
     ("people", {}, "people"),
     ("annotations", {}, "annotate"),

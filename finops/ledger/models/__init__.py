@@ -14,7 +14,7 @@ from .charges import (
 from .evidence import Document, Fetch, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
-from .objectives import ServiceObjective
+from .objectives import ServiceObjective, TrainingBudget
 from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
@@ -50,6 +50,7 @@ __all__ = [
     "Source",
     "Target",
     "TokenHour",
+    "TrainingBudget",
     "UsageHour",
     "Workload",
 ]

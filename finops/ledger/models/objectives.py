@@ -1,4 +1,4 @@
-"""What people set for a workload: its service level objectives (method §5). Append-only."""
+"""What people set: service level objectives and budgets of training (method §5). Append-only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from .allocation import Workload
+from .evidence import Document
 from .fields import NumericField
 
 
@@ -45,3 +46,30 @@ class ServiceObjective(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workload} from {self.valid_from:%Y-%m-%d}"
+
+
+class TrainingBudget(models.Model):
+    """What training may cost in a calendar quarter; of a quarter's records the newest holds."""
+
+    quarter = models.CharField(max_length=7, help_text="Like 2026-Q4.")
+    amount = NumericField()
+    currency = models.CharField(max_length=40)
+    document = models.ForeignKey(
+        Document, models.PROTECT, null=True, related_name="training_budgets"
+    )
+    note = models.TextField(blank=True)
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.CheckConstraint(condition=Q(amount__gt=0), name="training_budget_positive"),
+            models.CheckConstraint(
+                condition=Q(quarter__regex=r"^[0-9]{4}-Q[1-4]$"), name="training_budget_quarter"
+            ),
+            models.CheckConstraint(condition=~Q(currency=""), name="training_budget_currency"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.quarter} {self.amount} {self.currency}"

@@ -20,6 +20,7 @@ from finops.core.allocation import KEPT_SUM
 from finops.core.baseline import Terms
 from finops.core.money import plain
 from finops.core.period import HOUR, Period, milliseconds, rfc3339
+from finops.core.training import quarter_of, quarter_of_week
 from finops.ledger.models import (
     CacheHour,
     Charge,
@@ -35,10 +36,11 @@ from .baselines import newest_baselines
 from .evidence import stated_memory
 from .exchange_rates import quotes_of
 from .export_readings import readings
-from .money import COLUMNS, charge_parts, day_of, in_period, months_of
+from .money import COLUMNS, ChargePart, charge_parts, day_of, in_period, months_of
 from .reading import SHAPES, Reading, read
 from .service_levels import buckets, objectives
 from .snapshots import current_ids
+from .training import budget_of, training_charges, zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield from _cache_hours(period, as_of)
     yield _preemptions(period, as_of)
     yield from _service_levels(period, as_of)
+    yield from _training(reading)
     yield _reaches(reading)
     yield _invoice_lines(period, as_of)
     yield _invoice_amounts(period, as_of)
@@ -362,6 +365,36 @@ def _service_levels(period: Period, as_of: datetime) -> Iterator[Table]:
     names = _hour_names(period)
     rows = [(b.series.pk, names[at], h.count, h.readings) for b in every for at, h in b.hours]
     yield Table("latency_hours", ("series", "hour", "count", "readings"), rows)
+
+
+def _training(reading: Reading) -> Iterator[Table]:
+    """The budgets of the week's quarter, and the quarter's charges of training, whole."""
+    quarter = quarter_of_week(reading.period, zone())
+    budget = budget_of(quarter, reading.as_of)
+    columns = ("quarter", "amount", "currency", "document", "note", "by", "at", "start", "end")
+    span = quarter_of(quarter, zone())
+    rows = (
+        [[*(getattr(budget, name) for name in columns[:7]), span.start, span.end]] if budget else []
+    )
+    yield table("training_budget", columns, rows)
+    spent = list(training_charges(reading)) if budget else []
+    whole = dict(
+        Charge.objects.filter(pk__in=[one.charge.charge_id for one in spent]).values_list(
+            "pk", "effective_cost"
+        )
+    )
+    names = ("document", "line", "start", "end", "workload", "currency", "effective")
+    yield table("training_charges", names, (
+        (one.charge.document, one.charge.line, one.charge.start, one.charge.end, one.workload,
+         one.charge.currency, _whole(one.charge, whole[one.charge.charge_id]))
+        for one in spent
+    ))  # fmt: skip
+
+
+def _whole(one: ChargePart, effective: Decimal | None) -> Decimal | None:
+    """A whole charge in the currency its part is in: the report's where it was converted."""
+    rate = one.original.rate if one.original else None
+    return effective if rate is None or effective is None else rate.convert(effective)
 
 
 def _with_source(keys: Iterable[int]) -> Iterable[Series]:

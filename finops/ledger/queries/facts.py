@@ -47,6 +47,7 @@ from .reaches import common_span, end_of_hour
 from .reading import Reading, read
 from .rightsizing import advised
 from .service_levels import ServiceLevels
+from .training import burn_of
 
 
 def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
@@ -102,6 +103,7 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
                 advised(engines, reading, as_of=as_of), rfc3339(period.start), rfc3339(period.end)
             )
         ),
+        training=burn_of(reading),
         weights=Weights(),
         parameters=_parameters(),
         exchange=_exchange(reading),

@@ -7,7 +7,7 @@ The database adds what lies wholly inside; only charges over an edge are cut her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -127,14 +127,18 @@ def charge_parts(
     *,
     as_of: datetime | None = None,
     rates: Rates | None = None,
+    only: Collection[int] | None = None,
 ) -> Iterator[ChargePart]:
     """The part of each current charge inside the period, in the order of documents and lines.
 
     `basis` is `incurred` or `invoiced`; `as_of` reads the snapshots that were current then; `rates`
     converts what is in another currency, whole charges first, so that parts sum to them (§3.9).
+    `only` are the keys of the charges wanted.
     Streams: memory does not grow with the number of charges.
     """
     rows = in_period(period, basis, as_of=as_of).order_by("document_id", "line", "pk")
+    if only is not None:
+        rows = rows.filter(pk__in=only)
     fields = (*PLACE, *MONEY, *QUANTITIES, "tags", *COLUMNS.values())
     cut = basis == "incurred"
     for row in rows.values_list(*fields).iterator(chunk_size=CHUNK_ROWS):
