@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -11,17 +13,21 @@ from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from finops.core.canonical import canonical_bytes, digest
 from finops.core.period import Period
 from finops.core.statement import statement
-from finops.ledger.models import Document, Fetch, Series, Source
+from finops.ledger.models import Document, Fetch, Series, Source, TokenHour
+from finops.ledger.queries.explain import explain
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.source_hours import missing_hours, source_events
 from reports.models import Report
 from tests.ledger.doors import command, ingested
 from tests.ledger.fleet import PERIOD, START, Shown, openmetrics, take_in
 from tests.ledger.test_nodes import ENGINE, FLEET, invoice
+from tests.ledger.test_token_ledger_laws import a_source, few, fleet, post, series_of
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -195,3 +201,22 @@ def test_an_engine_s_events_are_told_once(tmp_path: Path) -> None:
     take_in(tmp_path, [up, RESTARTED, delivered, generated, tgi])
     (mine,) = source_events(PERIOD).values()
     assert {at: one.restarts for at, one in mine.items()} == {START + 2 * HOUR: 2}
+
+
+@few
+@given(st.integers(0, 10**9))
+def test_the_arithmetic_that_is_told_comes_to_what_is_booked(seed: int) -> None:
+    """For every row of random fleets: restarts, hidden resets, openings, gaps, pairs."""
+    source = a_source()
+    post(source, list(series_of(fleet(random.Random(seed)), 0, 1 << 40)))
+    for row in TokenHour.objects.filter(series__target__source=source).select_related("series"):
+        told = explain(row.series, row.hour)
+        text = str(told["arithmetic"])
+        if "side by side" in text:
+            assert len(told["readings"]) > 1
+            continue
+        sum_of, _, rest = text.partition(" = ")
+        plain = re.sub(r"\((highest|birth)[^)]*\)", "", sum_of)
+        numbers = [int(one) for one in re.findall(r"\d+", plain)]
+        total = sum(numbers[0::2]) - sum(numbers[1::2])
+        assert total == told["tokens"] == int(re.match(r"\d+", rest).group())  # type: ignore[union-attr]

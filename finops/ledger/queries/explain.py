@@ -117,21 +117,42 @@ def _marked(series: Series, hour: datetime, readings: list[dict[str, Any]]) -> N
 
 
 def _arithmetic(readings: list[dict[str, Any]], before: Carry, row: TokenHour) -> str:
-    """The hour's sum in words an auditor can redo by hand."""
-    values = [reading["value"] for reading in readings]
-    restarts = row.facts.get("restarts", [])
+    """The hour's sum in words an auditor can redo by hand: for each counter its highest reading less
+    what was booked, or could not be placed, before it."""
     high = before.counters[before.current].high if before.current else None
-    if row.facts.get("openings"):
-        size = sum(value for _, value in row.facts["openings"])
-        return f"{row.tokens} booked; an opening of {size} stands in the exceptions, books 0"
+    restarts = len(row.facts.get("restarts", ()))
+    openings: dict[int, int] = dict(row.facts.get("openings", ()))
+    bases = {restart["to"]: 0 for restart in row.facts.get("restarts", ())} | openings
+    pieces = _pieces(readings, high or 0, bases)
+    if sum(top - base for top, base in pieces) != row.tokens:
+        return (
+            f"{row.tokens} booked reading by reading: several processes or replicas stand side by "
+            "side here, each books its own rise over what it showed before"
+        )
+    if openings:
+        size = sum(openings.values())
+        said = " + ".join(f"({top} − {base})" for top, base in pieces)
+        return f"{said} = {row.tokens}; an opening of {size} stands in the exceptions, books 0"
     if not restarts:
         booked = f"highest already booked {high}" if high is not None else "birth proven, from 0"
-        return f"{max(values)} (highest reading) − {high or 0} ({booked}) = {row.tokens}"
-    pieces, seen = [], high or 0
-    edges = [restart["to"] for restart in restarts]
-    for at in edges:
-        top = max((r["value"] for r in readings if r["at_ms"] < at), default=seen)
-        pieces.append(f"({top} − {seen})")
-        readings, seen = [r for r in readings if r["at_ms"] >= at], 0
-    pieces.append(f"({max(r['value'] for r in readings)} − 0)")
-    return f"{' + '.join(pieces)} = {row.tokens}, {len(edges)} restart(s)"
+        ((top, base),) = pieces
+        return f"{top} (highest reading) − {base} ({booked}) = {row.tokens}"
+    said = " + ".join(f"({top} − {base})" for top, base in pieces)
+    return f"{said} = {row.tokens}, {restarts} restart(s)"
+
+
+def _pieces(
+    readings: list[dict[str, Any]], high: int, bases: dict[int, int]
+) -> list[tuple[int, int]]:
+    """For each counter of the hour its highest reading and what it stands on. `bases` are the
+    instants at which a counter begins: on 0, or on a value that could not be placed."""
+    pieces, base = list[tuple[int, int]](), high
+    top: int | None = None
+    for reading in readings:
+        if reading["at_ms"] in bases:
+            begins = bases.pop(reading["at_ms"])
+            if top is not None:
+                pieces.append((top, base))
+            base, top = begins, None
+        top = max(top if top is not None else base, reading["value"])
+    return [*pieces, (top if top is not None else base, base)]
