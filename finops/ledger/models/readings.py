@@ -110,7 +110,15 @@ class TokenHour(models.Model):
             ),
             models.CheckConstraint(condition=Q(rate_ms__gt=0), name="token_hour_rate_over_time"),
         ]
-        indexes = [models.Index(fields=["hour"])]
+        indexes = [
+            models.Index(fields=["hour"]),
+            # The map of hours asks for the few rows with a restart or the end of a gap.
+            models.Index(
+                fields=["hour", "series"],
+                condition=Q(restarts__gt=0) | Q(facts__has_key="gaps"),
+                name="token_hour_disturbed",
+            ),
+        ]
 
 
 class CacheHour(models.Model):
