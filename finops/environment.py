@@ -8,6 +8,7 @@ that names the variable and says what is allowed.
 import os
 import secrets
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
@@ -53,6 +54,18 @@ def currency(name: str) -> str:
     if value and not (len(value) == 3 and value.isascii() and value.isalpha() and value.isupper()):
         raise ImproperlyConfigured(f"{name}={value!r}: write a currency's code, like USD or EUR.")
     return value
+
+
+def networks(name: str) -> str:
+    """The comma-separated networks of the variable, each one like `10.1.0.0/16`."""
+    for part in listed(name):
+        try:
+            ip_network(part)
+        except ValueError:
+            raise ImproperlyConfigured(
+                f"{name}: {part!r} is no network; write one like 10.1.0.0/16."
+            ) from None
+    return ",".join(listed(name))
 
 
 def organisation_zone(name: str) -> ZoneInfo:

@@ -171,6 +171,9 @@ METRICS_TOKEN = environment.text("HEADROOM_METRICS_TOKEN")
 SUM_LINES_ABOVE = environment.whole_number("HEADROOM_SUM_LINES_ABOVE", 100_000, least=0)
 BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, most=64)
 
+# Networks beside the public ones that invoices may be read from by URL, with commas between.
+STORE_NETWORKS = environment.networks("HEADROOM_STORE_NETWORKS")
+
 INVOICE_FOLDER = Path(environment.text("HEADROOM_INVOICE_FOLDER", str(DATA / "invoices")))
 
 LOGGING = {

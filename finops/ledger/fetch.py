@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
 
 import cramjam
@@ -35,6 +35,7 @@ from .access import (
     refuse_address,
     shown,
 )
+from .guard import refuse_store_address
 from .ways_in import signer, token_of
 
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -60,10 +61,10 @@ class Limits:
     longest_pause_seconds: float = 60
 
 
-def _resolved(host: str, port: int | None) -> None:
+def _resolved(host: str, port: int | None, refuse: Callable[[str], None]) -> None:
     """Refuse the host when any of its addresses is refused."""
     for entry in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
-        refuse_address(str(entry[4][0]))
+        refuse(str(entry[4][0]))
 
 
 class _Checked:
@@ -72,11 +73,14 @@ class _Checked:
     After, because a name may answer differently the second time it is asked.
     """
 
+    def _refuse(self, address: str) -> None:
+        refuse_address(address)
+
     def _new_conn(self) -> socket.socket:
-        _resolved(self.host, self.port)  # type: ignore[attr-defined]
+        _resolved(self.host, self.port, self._refuse)  # type: ignore[attr-defined]
         connected: socket.socket = super()._new_conn()  # type: ignore[misc]
         try:
-            refuse_address(str(connected.getpeername()[0]))
+            self._refuse(str(connected.getpeername()[0]))
         except AddressRefused:
             connected.close()
             raise
@@ -99,12 +103,76 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _Https
 
 
+class _Narrower:
+    """The rule for files, which stand in public places unless a setting says otherwise."""
+
+    def _refuse(self, address: str) -> None:
+        refuse_store_address(address)
+
+
+class _FileHttp(_Narrower, _Http):
+    pass
+
+
+class _FileHttps(_Narrower, _Https):
+    pass
+
+
+class _FileHttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _FileHttp
+
+
+class _FileHttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _FileHttps
+
+
 class _Adapter(HTTPAdapter):
     """Requests' adapter on checked connections, without retries of its own."""
 
+    pools: ClassVar[dict[str, type]] = {"http": _HttpPool, "https": _HttpsPool}
+
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
         super().init_poolmanager(*arguments, **named)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        self.poolmanager.pool_classes_by_scheme = dict(self.pools)
+
+
+class _FileAdapter(_Adapter):
+    """The same for files, by the narrower rule of `guard`."""
+
+    pools: ClassVar[dict[str, type]] = {"http": _FileHttpPool, "https": _FileHttpsPool}
+
+
+def save(url: str, target: BinaryIO, limits: Limits) -> None:
+    """Writes what a URL gives into a file, by the rules above; FetchFailed says why not.
+
+    User and password of the URL are sent as basic authentication. No redirect is followed.
+    """
+    ends = time.monotonic() + limits.total_seconds
+    given = 0
+    with requests.Session() as session:
+        session.trust_env = False
+        session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        session.mount("http://", _FileAdapter(max_retries=0))
+        session.mount("https://", _FileAdapter(max_retries=0))
+        pauses = (limits.connect_seconds, limits.read_seconds)
+        head = {"Accept-Encoding": "identity", "User-Agent": "headroom"}
+        try:
+            with session.get(
+                url, stream=True, timeout=pauses, allow_redirects=False, headers=head
+            ) as answer:
+                if answer.is_redirect:
+                    raise FetchFailed("it leads elsewhere; give the address it leads to")
+                if answer.status_code != requests.codes.ok:
+                    raise FetchFailed(f"the answer is {answer.status_code} {shown(answer.reason)}")
+                for chunk in answer.iter_content(_CHUNK_BYTES):
+                    given += len(chunk)
+                    if given > limits.answer_bytes:
+                        raise FetchFailed(f"it has more than {limits.answer_bytes} bytes")
+                    if time.monotonic() > ends:
+                        raise FetchFailed(f"it took more than {limits.total_seconds:g} s")
+                    target.write(chunk)
+        except requests.RequestException as error:
+            raise FetchFailed(type(error).__name__) from None
 
 
 @dataclass

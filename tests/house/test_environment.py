@@ -109,3 +109,11 @@ def test_a_database_url_is_taken_apart() -> None:
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL"):
         environment.database(url)
+
+
+def test_networks_are_named_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADROOM_STORE_NETWORKS", " 10.1.0.0/16 ,fd00::/8,")
+    assert environment.networks("HEADROOM_STORE_NETWORKS") == "10.1.0.0/16,fd00::/8"
+    monkeypatch.setenv("HEADROOM_STORE_NETWORKS", "10.1.0.0/16,10.1.0.1/16")
+    with pytest.raises(ImproperlyConfigured, match=r"'10\.1\.0\.1/16' is no network"):
+        environment.networks("HEADROOM_STORE_NETWORKS")

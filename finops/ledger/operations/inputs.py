@@ -14,9 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
 
+from finops.ledger import fetch, guard
+from finops.ledger.access import FetchFailed
 from finops.ledger.operations.documents import digest_of
 from finops.sources import zips
 from finops.sources.records import Refused
@@ -42,6 +44,7 @@ DATA_SUFFIXES = frozenset(
     ]
 )
 URL_SECRETS = re.compile(r"(://)[^/\s@'\"]*@|\?[^\s'\"]+")
+WEB_LIMITS = fetch.Limits(total_seconds=3600, answer_bytes=64 << 30)
 MANIFESTS = ("manifest.json", "manifest.csv", "_success")
 
 
@@ -181,10 +184,16 @@ def _member_opener(zip_file: Path, name: str) -> Callable[[], BinaryIO]:
 def _at_url(url: str) -> Iterator[Found | NotFound]:
     shown = without_secrets(url)
     try:
+        if guard.checked_scheme(url) in ("http", "https"):
+            yield from _at_web(url, shown)
+            return
         import fsspec
 
-        system, place = fsspec.core.url_to_fs(url)
-        places = _remote_places(system, place)
+        with guard.guarded():
+            system, place = fsspec.core.url_to_fs(url)
+            places = _remote_places(system, place)
+    except FetchFailed as refused:
+        raise NotFound(f"{shown}: {refused}") from None
     except ImportError as error:
         hint = "install the package named, then try again"
         raise NotFound(f"{shown}: {masked(str(error))}; {hint}") from None
@@ -212,7 +221,26 @@ def _remote_places(system: Any, place: str) -> list[str]:
 
 
 def _opener(system: Any, place: str) -> Callable[[], BinaryIO]:
-    return lambda: system.open(place, "rb")
+    def opened() -> BinaryIO:
+        with guard.guarded():
+            return cast(BinaryIO, system.open(place, "rb"))
+
+    return opened
+
+
+def _at_web(url: str, shown: str) -> Iterator[Found | NotFound]:
+    """A file of the web, copied here for as long as it is read; it may be a zip."""
+    name = PurePosixPath(urlsplit(url).path).name or "file"
+    copy = tempfile.NamedTemporaryFile(prefix="headroom-web-")  # noqa: SIM115
+    fetch.save(url, cast(BinaryIO, copy), WEB_LIMITS)
+    copy.flush()
+    place = Path(copy.name)
+    if zips.is_zip(place):
+        for one in _members(place, shown, shown):
+            yield _holding(one, copy) if isinstance(one, Found) else one
+        return
+    found = Found(shown, name, shown, lambda: place.open("rb"), is_manifest(name))
+    yield _holding(found, copy)
 
 
 def _remote_members(opened: Callable[[], BinaryIO], shown: str) -> Iterator[Found | NotFound]:
