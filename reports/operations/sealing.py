@@ -21,6 +21,7 @@ from finops.trail.queries import head as trail_head
 from reports.evidence import restated, sealed
 from reports.evidence.sealed import Evidence
 from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
+from reports.operations.watching import note_guards
 from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, Standing, standing
 
 from .refused import NotAllowed
@@ -120,6 +121,7 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
     """
     with week_locked("seals"), week_locked(report.week):
         _open(report)
+        note_guards(at)  # before the head of the trail goes into the record
         stand = standing(Report.objects.prefetch_related("events").get(pk=report.pk))
         found = blocks(stand)
         evidence = None if found else sealed.gather(report, stand.statement)

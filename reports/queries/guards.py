@@ -31,16 +31,22 @@ def expected_guards() -> set[tuple[str, str]]:
     return guards | {(table, name) for table, names in OTHERS.items() for name in names}
 
 
-def missing_guards() -> list[str]:
-    """One sentence for each trigger that is gone or switched off; none when all are on."""
+def guards_off() -> list[tuple[str, str]]:
+    """Table and trigger of each guard that is gone or switched off."""
     with connections[ledger_name()].cursor() as cursor:
         cursor.execute(_SWITCHED_ON)
         on = set(cursor.fetchall())
+    return sorted(expected_guards() - on)
+
+
+def missing_guards() -> list[str]:
+    """One sentence for each trigger that is gone or switched off; none when all are on."""
+    with connections[ledger_name()].cursor() as cursor:
         cursor.execute("SHOW session_replication_role")
         role = cursor.fetchone()[0]
     problems = [
         f"the trigger {name} of {table} is switched off or gone: its rows could be changed"
-        for table, name in sorted(expected_guards() - on)
+        for table, name in guards_off()
     ]
     if role == "replica":
         problems.append("triggers do not fire: session_replication_role is replica")

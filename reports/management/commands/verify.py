@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.utils import timezone
 
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from reports.evidence.checking import check_file
 from reports.models import Report, Seal
+from reports.operations.watching import note_guards
 from reports.queries.guards import missing_guards
 from reports.queries.verifying import verify_seals
 
@@ -26,6 +28,7 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if options["file"]:
             return _verify_file(Path(options["file"]))
+        note_guards(timezone.now())
         problems = [*verify_seals(), *missing_guards()]
         counts = {"reports": Report.objects.count(), "seals": Seal.objects.count()}
         return {"ok": not problems, "checked": counts, "problems": problems}, not problems
