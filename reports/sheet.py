@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 
 from finops.core.money import round_half_even
 from reports import charts, figures, level_words
+from reports.allocation_words import statement_words
 from reports.footnotes import footnotes
 from reports.ladder_words import guidance_rows
 from reports.memory_words import memory_blocks, shared_device_words
@@ -117,6 +118,7 @@ def context(
         "level_words": level_words.beside_the_cost(s),
         "level_message": level_words.message(s),
         "level_rows": list(levels.values()),
+        **statement_words(s),
         **_tieout(s),
         **_exchange(s),
         **_bridge(s),

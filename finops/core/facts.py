@@ -240,6 +240,8 @@ class Facts:
     workloads: tuple[WorkloadFacts, ...] = ()
     tokens: Tokens | None = None
     series: int = 0
+    readings: int = 0
+    readings_missing: int = 0
     first_reading: datetime | None = None
     last_reading: datetime | None = None
     documents: tuple[DocumentFacts, ...] = ()

@@ -74,6 +74,14 @@ class SeriesRows:
             for gap in row.facts.get("gaps", ()):
                 yield gap[0], gap[1], gap[2], gap[3]
 
+    def missing_readings(self, start: int, end: int) -> int:
+        """Readings that did not come in [start, end): one for each usual interval of a gap."""
+        count = 0
+        for from_ms, to_ms, usual_ms, _ in self.gaps():
+            inside = min(to_ms, end) - max(from_ms, start)
+            count += max(0, inside // usual_ms - (to_ms < end)) if usual_ms else 0
+        return count
+
     def parts(
         self, start: int, end: int, key_of: Callable[[int], Hashable]
     ) -> dict[Hashable, SeriesPeriod]:

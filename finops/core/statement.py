@@ -38,6 +38,7 @@ from .money import divide, plain
 from .period import rfc3339
 from .plainly import Value, span, text_of, when
 from .service_levels import level_row, organisation_level
+from .teams import allocation_statement
 from .training import training_value
 from .unit_cost import Weights
 
@@ -78,6 +79,7 @@ def statement(
     if facts.exchange:
         value["exchange"] = exchange_value(facts.exchange, facts.currency)
     value["allocation"] = tieout.allocation_rows(facts)
+    value["allocation_statement"] = allocation_statement(facts)
     value["nodes"] = _nodes(facts)
     value["bridge_groups"] = side_value(facts)
     value["bridge"] = bridge_value(previous, value)
@@ -256,7 +258,9 @@ def _control_totals(facts: Facts) -> Value:
             for m in facts.as_written
         },
         "series": facts.series,
-        "readings": facts.tokens.readings if facts.tokens else 0,
+        "readings": facts.readings,
+        "readings_expected": facts.readings + facts.readings_missing,
+        "restarts": facts.tokens.restarts if facts.tokens else 0,
         "first_reading": when(facts.first_reading),
         "last_reading": when(facts.last_reading),
     }

@@ -220,37 +220,38 @@ class TokenLedger:
             known[era] = self.rules.place(row["labels"], at)
         return known[era]
 
-    def by_place(self, start, end):
-        """Tokens of a span of whole hours by place."""
-        if (start, end) not in self.made:
+    def by_place(self, start, end, group_of=None):
+        """Tokens of a span of whole hours by place, or by another grouping of series and hour."""
+        key, group_of = (start, end, group_of), group_of or self.place
+        if key not in self.made:
             layers = {"engine": {}, "gateway": {}}
             for number, series in self.series.items():
                 if series["other_half"] == "1":
                     continue  # prompts are counted by the prefill half, generated tokens by decode
-                for place, one in self._parts(number, series, start, end).items():
+                for place, one in self._parts(number, series, start, end, group_of).items():
                     roles = layers[series["layer"]].setdefault(place, defaultdict(list))
                     roles[series["role"]].append((series, one))
             found = {place: group(roles, self.caps.get(place[1], 0))
                      for place, roles in layers["engine"].items()}
             others = [(place, group(roles, 0)) for place, roles in layers["gateway"].items()]
-            for place, other in [*others, *self._usage(start, end)]:
+            for place, other in [*others, *self._usage(start, end, group_of)]:
                 found[place] = beside(found[place], other) if place in found else other
-            self.made[start, end] = found
-        return self.made[start, end]
+            self.made[key] = found
+        return self.made[key]
 
-    def _parts(self, number, series, start, end):
+    def _parts(self, number, series, start, end, group_of):
         groups, gaps = {}, self.gaps.get(number, ())
         for hour, row in self.hours.get(number, ()):
             if start <= hour < end:
-                rows, darks = groups.setdefault(self.place(series, hour), ([], []))
+                rows, darks = groups.setdefault(group_of(series, hour), ([], []))
                 rows.append(row)
                 darks += self.darks.get((number, hour), ()) if row.restarts else ()
-                latest = self.place(series, hour)
+                latest = group_of(series, hour)
         parts = {key: Part(*rows) for key, rows in groups.items()}
         if not parts:
             if not any(a < start and b >= end for a, b, _, _ in gaps):
                 return {}
-            latest = self.place(series, start)
+            latest = group_of(series, start)
             parts[latest] = Part()
         first, last = next(iter(parts.values())), parts[latest]
         for a, b, usual, tokens in gaps:  # §2.5, §2.6: gaps and the edges of the span
@@ -272,11 +273,11 @@ class TokenLedger:
             last.edge_in_gap = True
         return parts
 
-    def _usage(self, since, until):
+    def _usage(self, since, until, group_of):
         groups = defaultdict(list)
         for row in self.usage:
             if since <= row["hour"] < until:
-                groups[self.place(row, row["hour"])].append(row)
+                groups[group_of(row, row["hour"])].append(row)
         for place, rows in groups.items():
             prompt, answer = (sum(int(row[name]) for row in rows)
                               for name in ("prompt_tokens", "generation_tokens"))
@@ -1455,6 +1456,7 @@ def control_totals(week):
     """What was read, counted and summed again."""
     whole = week.exchange.originals or week.whole.whole
     hours = [r for rows in week.tokens.hours.values() for _, r in rows]
+    everything = week.tokens.by_place(*week.span, lambda row, at: ("everything", None))
     used = week.whole.documents | {row["document"] for row in week.tokens.usage}
     used |= {row["document"] for row in week.pack.table("readings")}
     used |= {sha for one, day, *_ in week.exchange.used for sha in week.exchange.documents(one, day)}
@@ -1467,8 +1469,41 @@ def control_totals(week):
                         for currency, (billed, effective, charges) in whole.items()},
         "billed": week.total[0] if whole else None, "effective": week.total[1] if whole else None,
         "series": len(week.tokens.hours),
+        "readings": sum(row.readings for row in hours),
+        "readings_expected": sum(row.readings for row in hours) + missing_readings(week),
+        "restarts": together(list(everything.values()))["restarts"],
         "first_reading": written(min((row.first_ms for row in hours), default=None)),
         "last_reading": written(max((row.last_ms for row in hours), default=None))}}
+
+
+def missing_readings(week):
+    """§2.5: one for each usual interval of a gap inside the week."""
+    (start, end), count = week.span, 0
+    for a, b, usual, _ in (gap for gaps in week.tokens.gaps.values() for gap in gaps):
+        inside = min(b, end) - max(a, start)
+        count += max(0, inside // usual - (b < end)) if usual else 0
+    return count
+
+
+@section
+def allocation_statement(week):
+    """§4: what each team's workloads cost; with what stands in no workload, all of the money."""
+    teams, total = {}, week.total[1]
+    for slug, row in sorted(week.workloads.items()):
+        own, shared = week.whole.effective(slug, week.currency)
+        if own + shared:
+            teams.setdefault(row["team"], []).append((slug, own, shared))
+    rows = []
+    for team in sorted(teams, key=lambda team: (not team, team)):
+        own, shared = (sum(row[column] for row in teams[team]) for column in (1, 2))
+        rows.append({"team": team or None, "workloads": [row[0] for row in teams[team]],
+                     "own": own, "shared": shared, "effective": own + shared,
+                     "share": quotient(own + shared, total) if total else None})
+    elsewhere = sum((amounts[1] for (place, currency), amounts in week.whole.all_places().items()
+                     if place[0] != "workload" and currency == week.currency), Decimal(0))
+    placed = sum((row["effective"] for row in rows), elsewhere)
+    week.check("teams and what stands elsewhere are all the money", True, placed == total)
+    return {"allocation_statement": {"teams": rows, "elsewhere": elsewhere, "effective": total}}
 
 
 # ---------------------------------------------------------------------------------- readings (§2)

@@ -88,6 +88,11 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
         workloads=workloads,
         tokens=reading.ledger.totals(),
         series=len({known.series.pk for known in reading.ledger.known if known.rows}),
+        readings=sum(r.readings for r in readings),
+        readings_missing=sum(
+            known.around.missing_readings(milliseconds(period.start), milliseconds(period.end))
+            for known in reading.ledger.known
+        ),
         first_reading=_instant(min((r.first_ms for r in readings), default=None)),
         last_reading=_instant(max((r.last_ms for r in readings), default=None)),
         documents=_documents(reading),
