@@ -11,7 +11,6 @@ import ipaddress
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
@@ -23,6 +22,7 @@ from django.utils import timezone
 from finops.ledger.which import use_ledger
 from finops.models import SignInAttempt
 from finops.trail.operations import record
+from reports.client import client_address
 
 PAUSE = timedelta(minutes=15)
 MOST_BY_NAME = 10  # wrong passwords for one name from one address
@@ -103,11 +103,8 @@ def address_of(request: HttpRequest) -> str:
 
     Behind a proxy (HEADROOM_BEHIND_PROXY) the address that the proxy added last.
     """
-    text = request.META.get("REMOTE_ADDR", "")
-    if settings.SECURE_PROXY_SSL_HEADER:
-        text = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip() or text
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(client_address(request))
     except ValueError:
         return "unknown"
     if isinstance(address, ipaddress.IPv6Address):

@@ -39,7 +39,10 @@ def statement_words(s: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "parameters": [
             *sorted(s.get("parameters", {}).items()),
-            *((f"weight of {name}", value) for name, value in sorted(s["weights"].items())),
+            *(
+                ("kind of weights" if name == "kind" else f"weight of {name}", value)
+                for name, value in sorted(s["weights"].items())
+            ),
             ("method_version", s["method_version"]),
             ("software_version", s["software_version"]),
         ],

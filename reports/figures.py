@@ -6,6 +6,7 @@ not known. Nothing here is added up or stored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -14,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from finops.core.money import round_half_even
 
+COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 THIN = "\u202f"  # narrow no-break space: groups digits, joins a number and its unit
 MINUS = "\u2212"
 NOT_AVAILABLE = "n/a"
@@ -39,6 +41,11 @@ def grouped(value: Decimal, decimals: int) -> str:
     rounded = round_half_even(value, decimals)
     text = f"{abs(rounded):,f}".replace(",", THIN)
     return MINUS + text if rounded < 0 else text
+
+
+def grouped_text(text: Any) -> str:
+    """A sentence whose numbers are grouped as the tables group theirs, not by commas."""
+    return COMMA.sub(THIN, str(text))
 
 
 def money(value: Any, decimals: int = 2) -> str:

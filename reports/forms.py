@@ -264,6 +264,26 @@ class InvoiceAmountForm(PlainForm):
     currency = forms.CharField(label="Currency", max_length=40, initial="USD")
 
 
+class PasswordForm(PlainForm):
+    """Another password for a person who lost theirs; checked against what is known of them."""
+
+    password = forms.CharField(
+        label="New password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 12 characters. Tell it in person, and let them change it.",
+    )
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+
+    def clean_password(self) -> str:
+        """A password that the rules accept."""
+        password: str = self.cleaned_data["password"]
+        password_validation.validate_password(password, self.user)
+        return password
+
+
 class PersonForm(PlainForm):
     """A new person with roles."""
 

@@ -102,4 +102,5 @@ urlpatterns = [
     path("baselines/papers/<slug:digest>/", baselines.paper, name="baseline-paper"),
     path("people/", people.listing, name="people"),
     path("people/<int:pk>/", people.change, name="person"),
+    path("people/<int:pk>/password/", people.password, name="person-password"),
 ]

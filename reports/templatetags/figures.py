@@ -15,6 +15,7 @@ from reports import figures
 register = template.Library()
 
 register.filter("money", figures.money)
+register.filter("grouped", figures.grouped_text)
 register.filter("price", figures.price)
 register.filter("whole", figures.whole)
 register.filter("hours", figures.hours)

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 from finops.ledger.queries import explain
 from finops.trail.operations import record as trail
 from reports import lineage
+from reports.client import client_address
 from reports.evidence.pack import pack
 from reports.evidence.sealed import Gone
 from reports.operations.refused import NotAllowed
@@ -29,7 +30,7 @@ def noted(request: HttpRequest, stand: Standing, what: str) -> None:
             "what": what,
             "revision": stand.revision,
             "digest": stand.digest,
-            "from": str(request.META.get("REMOTE_ADDR") or ""),
+            "from": client_address(request),
         },
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -12,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from finops.ledger.which import use_ledger
 from finops.trail.operations import record
-from reports.forms import PersonForm
+from reports.forms import PasswordForm, PersonForm
 from reports.roles import ADMIN, PERMISSIONS, ROLES, allowed
 
 from .page import page, typed
@@ -56,6 +57,28 @@ def _note(request: HttpRequest, action: str, user: User, roles: list[str]) -> No
             subject=f"person {user.username}",
             detail={"roles": sorted(roles), "active": user.is_active},
         )
+
+
+@require_http_methods(["GET", "POST"])
+@allowed("people")
+def password(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sets another password for a person; their sessions end, and the trail says who did it.
+
+    The password of an administrator of the installation is set only by another such one.
+    """
+    user = get_object_or_404(User, pk=pk)
+    if user.is_superuser and not getattr(request.user, "is_superuser", False):
+        raise PermissionDenied("Only an administrator of the installation may do this.")
+    form = PasswordForm(request.POST or None, user=user)
+    if request.method == "POST" and form.is_valid():
+        with transaction.atomic(using="default"):
+            user.set_password(form.cleaned_data["password"])
+            user.save(update_fields=["password"])
+            roles = list(user.groups.values_list("name", flat=True))
+            _note(request, "password reset", user, roles)
+        messages.success(request, f"{user.username} has another password; their sessions ended.")
+        return redirect("people")
+    return page(request, "reports/password.html", {"form": form, "person": user})
 
 
 @require_POST

@@ -90,7 +90,7 @@ def test_from_preliminary_to_final_by_two_people(client_of: Callable[..., Client
     page = ben.post(reverse("report-act", kwargs=where | {"kind": "seal"}), follow=True)
     text = page.content.decode()
     assert 'class="chip final"' in text
-    assert "approved by ben" in text
+    assert "<dt>Approved by</dt><dd>ben</dd>" in text
     assert "Accepted." in text
 
 

@@ -32,6 +32,7 @@ ACTS = [
     ("workload-objective", {"slug": "x"}, "allocate"),
     ("training", {}, "baseline"),
     ("person", {"pk": 0}, "people"),
+    ("person-password", {"pk": 0}, "people"),
     ("people", {}, "people"),
     ("annotations", {}, "annotate"),
     ("imports", {}, "upload"),
