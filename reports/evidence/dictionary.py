@@ -76,6 +76,7 @@ frequency|text|one-time, recurring or usage-based
 currency|text|currency of both amounts, ISO 4217
 billing_period|text|month of the invoice, YYYY-MM
 rate_card|text|rate card that priced the line, where no invoice did
+kept sum|text|set where the row is a kept sum of many like lines: what it sums
 report_billed|exact|`billed` in the report's currency (§3.9)
 report_effective|exact|`effective` in the report's currency (§3.9)
 rate_day|text|day of the rate that converted it, YYYY-MM-DD
