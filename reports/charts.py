@@ -17,12 +17,13 @@ from django.utils.safestring import SafeString, mark_safe
 
 from finops.core.memory_hours import unstepped
 from reports import figures
+from reports.against import Against, saving_chart
 from reports.areas import Areas
 from reports.bars import Bars, Columns
 from reports.shapes import WIDTH
 from reports.waterfall import Waterfall
 
-Chart = Columns | Bars | Waterfall | Areas
+Chart = Columns | Bars | Waterfall | Areas | Against
 __all__ = ["Areas", "Bars", "Chart", "Columns", "Waterfall", "alternative", "svg", "to_plotly"]
 
 
@@ -56,7 +57,7 @@ def on_screen(chart: Chart, note_url: str = "") -> SafeString:
 
     `note_url` is the form an annotation is written with, for a click on the time axis.
     """
-    if isinstance(chart, Bars):
+    if isinstance(chart, Bars | Against):
         return svg(chart)  # its labels already say all, and Plotly's legend needs inline styles
     value = to_plotly(chart) | ({"note": note_url} if note_url else {})
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
@@ -84,6 +85,8 @@ def of_statement(statement: Mapping[str, Any], prefix: str = "") -> dict[str, Ch
         found["memory"] = memory
     if bridge := bridge_chart(statement, prefix):
         found["bridge"] = bridge
+    if saving := saving_chart(statement, prefix):
+        found["saving"] = saving
     return found
 
 

@@ -30,6 +30,14 @@ def rect(x: Number, y: Number, w: Number, h: Number, tone: str) -> str:
     )
 
 
+def outline(x: Number, y: Number, w: Number, h: Number) -> str:
+    """A rectangle drawn by its edge alone: what is planned or assumed, not what is (IBCS)."""
+    return (
+        f'<rect class="outline" x="{number(x)}" y="{number(y)}" width="{number(w)}" '
+        f'height="{number(h)}" fill="none" stroke="{INK}" stroke-width="1.2"/>'
+    )
+
+
 def text(
     x: Number, y: Number, words: str, *, anchor: str = "middle", size: int = 11,
     weight: int = 400, quiet: bool = False,

@@ -127,6 +127,9 @@ IPE = """# Information produced by the entity, report {number}
 |---|---:|---:|
 | charges | {charges} | {charge_rows} rows of charges.csv |
 | token hours | – | {hour_rows} rows of token_hours.csv |
+| readings received | {readings} | Σ `readings` of token_hours.csv |
+| readings expected | {expected} | the same, and one for each usual interval of gaps.csv |
+| restarts of engines | {restarts} | restarts.csv holds them for each counter |
 | documents | {documents} | {documents} rows of documents.csv |
 | cost reaches / tokens reach | {cost_reach} | {token_reach} |
 
@@ -200,6 +203,9 @@ def ipe_sheet(stand: Standing, files: Mapping[str, bytes]) -> str:
         charges=totals["charges"],
         charge_rows=_rows(files, "charges"),
         hour_rows=_rows(files, "token_hours"),
+        readings=totals["readings"],
+        expected=totals.get("readings_expected", "not told"),
+        restarts=totals.get("restarts", "not told"),
         documents=len(totals["documents"]),
         cost_reach=s["reaches"]["cost"],
         token_reach=s["reaches"]["tokens"],

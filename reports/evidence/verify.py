@@ -969,7 +969,26 @@ def trend(week):
     tokens = total_of([figures["prompt_tokens"], figures["generation_tokens"]])
     rows[-1] |= {"week": week.said["period"]["week"], "effective_cost": figures["effective_cost"],
                  "tokens": tokens}
+    for row, said in zip(rows, week.said["trend"]):
+        if (week.said["previous"] or {}).get("week") == said["week"]:
+            then = week.said["previous"]["figures"]
+            counts = [then["prompt_tokens"], then["generation_tokens"]]
+            row |= {"effective_cost": then["effective_cost"], "tokens": total_of(counts)}
     return {"trend": rows}
+
+
+@section
+def reaches(week):
+    """§4: how far cost and tokens reach, and the hours that have both."""
+    spans = [w["common"] for w in week.rows.values() if w["common"]
+             and w["purpose"] == "inference" and w["basis"] == "processed"]
+    newest = week.reaches["cost"].get("", (None, None))[1]
+    lasts = [last for _, last, _ in week.reaches["source"].values()]
+    return {"reaches": {
+        "cost": written(min(newest, week.span[1]) if newest is not None else None),
+        "tokens": written(max(lasts, default=None)),
+        "common_start": written(min((span[0] for span in spans), default=None)),
+        "common_end": written(max((span[1] for span in spans), default=None))}}
 
 
 # ------------------------------------------------------------------------------------ memory (§8)

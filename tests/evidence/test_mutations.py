@@ -101,7 +101,17 @@ def test_every_changed_figure_is_unequal_when_computed_again(sealed: Sealed) -> 
         pack = verify.Pack({name: archive.read(name) for name in archive.namelist()})
     statement = sealed.stand.statement
     assert verify.recompute(pack, statement).wrong == []
-    parts = ("figures", "workloads", "tieout", "allocation", "bridge_groups", "bridge", "memory")
+    parts = (
+        "figures",
+        "workloads",
+        "tieout",
+        "allocation",
+        "allocation_statement",
+        "trend",
+        "bridge_groups",
+        "bridge",
+        "memory",
+    )
     parts += ("service_levels", "service_level", "training")
     places = [p for part in parts for p in numbers(statement[part], (part,))]
     assert len(places) > 100

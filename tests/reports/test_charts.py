@@ -6,6 +6,7 @@ from decimal import Decimal
 from xml.etree import ElementTree as Xml
 
 from reports import charts
+from reports.against import Against
 
 from .example import statement
 
@@ -14,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_all_charts_of_a_report_are_well_formed_and_say_what_they_show() -> None:
     found = charts.of_statement(statement())
-    assert set(found) == {"trend", "memory:chat-70b", "bridge"}
+    assert set(found) == {"trend", "memory:chat-70b", "bridge", "saving"}
     ids: list[str] = []
     for chart in found.values():
         text = charts.svg(chart)
@@ -79,3 +80,13 @@ def test_what_a_script_reads_cannot_end_its_element() -> None:
     text = charts.on_screen(chart)
     block = text.partition('data-chart="c">')[2]
     assert block.count("<") == 1 and block.endswith("</script>")
+
+
+def test_a_saving_is_drawn_solid_against_outlined_to_one_scale() -> None:
+    rows = [("chat", Decimal(100), Decimal(250)), ("code", Decimal(50), Decimal(25))]
+    shapes = list(Xml.fromstring(charts.svg(Against("s", "t", "USD", rows))).iter(f"{SVG}rect"))
+    solid = [s for s in shapes if s.get("class") == "accent"]
+    outlined = [s for s in shapes if s.get("class") == "outline"]
+    assert len(solid) == len(outlined) == 2 and {s.get("fill") for s in outlined} == {"none"}
+    long = [Decimal(s.get("width", "")) for s in (*solid, *outlined)]
+    assert long == [Decimal(160), Decimal(80), Decimal(400), Decimal(40)]
