@@ -235,8 +235,11 @@ active_block_ms|whole|blocks in use × ms
 peak_blocks|whole|most blocks in use
 peak_ms|whole|when, ms since 1970
 peak_running|whole|most requests running together
+peak_waiting|whole|most requests waiting for room
 peak_waiting|whole|most requests waiting
 stale_ms|whole|time left out because the gauge stood still, ms
+levels_ms|json|time spent at each half percent of use, ms
+setting|text|gpu_memory_utilization of the engine
 levels_ms|json|ms at each half per cent of use (key 49: from 24.5 to 25 %)
 setting|text|gpu_memory_utilization as the engine tells it
 [preemptions] {READINGS}
@@ -275,6 +278,24 @@ billing_account|text|account
 billing_period|text|month, YYYY-MM
 at|instant|when
 by|text|by whom
+[training_budget] {DECISION}, with the document named
+quarter|text|quarter, YYYY-QN
+amount|exact|budget of training, in `currency`
+currency|text|currency
+document|text|SHA-256 of its document
+note|text|what its author says
+by|text|by whom
+at|instant|when it was recorded
+start|instant|start of the quarter
+end|instant|end of the quarter, not in it
+[training_charges] {INVOICE}
+document|text|SHA-256 of the export
+line|whole|line of that document
+start|instant|start of the charge's own period
+end|instant|end of the charge's own period, not in it
+workload|text|workload of purpose training
+currency|text|currency of the amount
+effective|exact|amortised cost of the whole line, in `currency`
 [exchange_rates] the published rates, the document named
 currency|text|currency, ISO 4217
 day|text|day the rate was published for, YYYY-MM-DD
