@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management.base import CommandError
 
 from finops import checkup
 from finops.core.period import Period
@@ -294,3 +295,20 @@ def test_hours_of_a_week_sum_to_it_in_every_place_and_currency(
                 for (place, _), total in whole.whole.places.items()}  # fmt: skip
     expected |= {name: pot.effective for (name, _), pot in whole.whole.shared.items()}
     assert sums == expected
+
+
+def test_cross_rates_are_told_as_reports_use_them(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no rate to USD"):
+        command("exchange-rates", "--to", "USD")
+    currencies.rates(tmp_path)
+    sunday = command("exchange-rates", "--on", "2026-11-15", "--to", "USD")["rates"]
+    told = {row["from"]: (row["date"], Fraction(row["rate"])) for row in sunday}
+    assert told.keys() == {"CAD", "EUR", "JPY"}
+    assert told["EUR"] == ("2026-11-13", Fraction("1.1"))
+    assert near(sunday[0]["rate"], Fraction("1.1") / Fraction("1.5"), 40)
+    newest = command("exchange-rates", "--to", "EUR")["rates"]
+    assert {row["from"]: row["date"] for row in newest} == dict.fromkeys(
+        ("CAD", "JPY", "USD"), "2026-11-16"
+    )
+    with pytest.raises(CommandError, match="no rate to GBP"):
+        command("exchange-rates", "--to", "GBP")

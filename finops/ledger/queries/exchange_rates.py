@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db.models import Max, Min, Q
 
 from finops.core.baseline import Terms
-from finops.core.exchange import BASE, LONGEST_GAP, Quote, Rates
+from finops.core.exchange import BASE, LONGEST_GAP, Quote, Rate, Rates
 from finops.core.period import Period
 from finops.ledger.models import Charge, FxRate
 from finops.ledger.which import ledger_name
@@ -37,6 +37,19 @@ def rates_on(day: date | None = None) -> list[FxRate]:
         return []
     chosen = FxRate.objects.filter(reduce(or_, pairs)).select_related("document")
     return list(chosen.order_by("currency", "-document__received_at", "-pk").distinct("currency"))
+
+
+def cross_rates(target: str, day: date | None = None) -> list[Rate]:
+    """What one unit of each other currency is worth in `target` on a day, as reports convert it; on
+    the newest day that has rates where none is given."""
+    if day is None:
+        day = FxRate.objects.aggregate(newest=Max("date"))["newest"]
+    if day is None:
+        return []
+    sources = {BASE, *(one.currency for one in rates_on(day))} - {target}
+    rates = Rates(target, quotes(target, dict.fromkeys(sources, (day, day))))
+    found = (rates.on(source, day) for source in sorted(sources))
+    return [rate for rate in found if rate is not None]
 
 
 def chosen_currency() -> str:
