@@ -305,7 +305,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dic
     new = {w["slug"]: w["figures"] for w in after["workloads"]}
     for slug in sorted({*old, *new}):
         rows += _changed(slug, old.get(slug, {}), new.get(slug, {}))
-    texts = [("", "headline", before["headline"], after["headline"])]
+    texts = [("", name, before.get(name), after.get(name)) for name in ("currency", "headline")]
     rows += [
         {"workload": w, "figure": f, "before": a, "after": b} for w, f, a, b in texts if a != b
     ]

@@ -49,6 +49,9 @@ COMPARED = (
     ("coverage", "Coverage", "coverage"),
     ("saving_vs_baseline", "Saving against the legacy stack", "money"),
 )
+OF_MONEY = {name for name, _, kind in COMPARED if kind in ("price", "money")} | {
+    "tokens_per_dollar"
+}
 
 
 @require_GET
@@ -165,6 +168,7 @@ def _side_by_side(a: Standing, b: Standing) -> SafeString:
 
     def render() -> str:
         values = {"a": a, "b": b, "rows": _compared(a, b), "workloads": _workloads(a, b)}
+        values["same_currency"] = same_currency(a.statement, b.statement)
         return render_to_string("reports/parts/side_by_side.html", values)
 
     key = (papers.BUILD, a.digest, b.digest, a.state, b.state)
@@ -172,15 +176,29 @@ def _side_by_side(a: Standing, b: Standing) -> SafeString:
 
 
 def _compared(a: Standing, b: Standing) -> list[dict[str, Any]]:
+    same = same_currency(a.statement, b.statement)
     return [
-        _pair(label, kind, a.statement["figures"].get(name), b.statement["figures"].get(name))
+        _pair(
+            label,
+            kind,
+            a.statement["figures"].get(name),
+            b.statement["figures"].get(name),
+            same or name not in OF_MONEY,
+        )
         for name, label, kind in COMPARED
     ]
 
 
-def _pair(label: str, kind: str, before: Any, after: Any) -> dict[str, Any]:
+def same_currency(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether two statements' amounts may be compared (method §3.9)."""
+    return bool(a["currency"] == b["currency"])
+
+
+def _pair(
+    label: str, kind: str, before: Any, after: Any, comparable: bool = True
+) -> dict[str, Any]:
     show = getattr(figures, kind)
-    change = figures.ratio_change(after, before)
+    change = figures.ratio_change(after, before) if comparable else None
     return {
         "label": label,
         "before": show(before),
@@ -194,7 +212,8 @@ def _workloads(a: Standing, b: Standing) -> list[dict[str, Any]]:
     old = {w["slug"]: w["figures"].get(name) for w in a.statement["workloads"]}
     new = {w["slug"]: w["figures"].get(name) for w in b.statement["workloads"]}
     slugs = sorted({*old, *new})
-    return [_pair(slug, "price", old.get(slug), new.get(slug)) for slug in slugs]
+    same = same_currency(a.statement, b.statement)
+    return [_pair(slug, "price", old.get(slug), new.get(slug), same) for slug in slugs]
 
 
 @require_GET

@@ -24,6 +24,7 @@ FIGURES = (
     "coverage",
     "saving_vs_baseline",
 )
+OF_MONEY = ("cost", "dollar", "saving")  # figures whose weeks are compared in one currency only
 
 
 @require_GET
@@ -52,12 +53,14 @@ def compare_csv(request: HttpRequest) -> HttpResponse:
     if not all(found):
         raise Http404("no such report")
     sides = [standing(report).statement for report in found if report is not None]
+    same = len({side["currency"] for side in sides}) == 1
     lines: list[list[Any]] = []
     for scope in ("", *sorted({w["slug"] for side in sides for w in side["workloads"]})):
         values = [_figures(side, scope) for side in sides]
         for name in FIGURES:
             pair = [value.get(name) for value in values]
-            change = figures.ratio_change(pair[1], pair[0])
+            comparable = same or not any(word in name for word in OF_MONEY)
+            change = figures.ratio_change(pair[1], pair[0]) if comparable else None
             shown = "" if change is None else f"{change:.10f}"
             lines.append([scope or "organisation", name, *map(_plain, pair), shown])
     return _file("compare.csv", [["workload", "figure", *names, "relative change"], *lines])

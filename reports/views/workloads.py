@@ -135,15 +135,20 @@ def objective(request: HttpRequest, slug: str) -> HttpResponse:
 def _shown(request: HttpRequest, slug: str, form: ObjectiveForm) -> HttpResponse:
     reports = recent_reports(WEEKS)
     rows = workload_weeks(reports, slug)
+    newest = statement_of(reports[-1]) if reports else None
     weeks = [
-        {"week": r.week, "row": row, "level": level_words.level(row.get("level")) if row else None}
+        {
+            "week": r.week,
+            "row": row,
+            "level": level_words.level(row.get("level")) if row else None,
+            "other": _other_currency(r, newest),
+        }
         for r, row in zip(reports, rows, strict=True)
     ]
     row = next((w["row"] for w in reversed(weeks) if w["row"]), None)
     known = Workload.objects.filter(slug=slug).first()
     if row is None and known is None:
         raise Http404("no such workload")
-    newest = statement_of(reports[-1]) if reports else None
     context: dict[str, Any] = {
         "slug": slug,
         "known": known,
@@ -162,6 +167,12 @@ def _shown(request: HttpRequest, slug: str, form: ObjectiveForm) -> HttpResponse
         "notes": current_annotations(workload=slug)[::-1][:20],
     }
     return page(request, "reports/workload.html", context)
+
+
+def _other_currency(report: Report, newest: dict[str, Any] | None) -> str:
+    """The currency of a week that was told in another one than the newest: never drawn beside it."""
+    told = str(report.figures.get("currency") or "")
+    return told if newest and told and told != newest["currency"] else ""
 
 
 def _drawn(
@@ -185,7 +196,9 @@ def _drawn(
 
 def _charts(weeks: list[dict[str, Any]], currency: str) -> dict[str, Any]:
     values: list[Decimal | None] = [
-        figures.decimal(w["row"]["figures"].get("cost_per_million_tokens")) if w["row"] else None
+        figures.decimal(w["row"]["figures"].get("cost_per_million_tokens"))
+        if w["row"] and not w["other"]
+        else None
         for w in weeks
     ]
     if not any(value is not None for value in values):
