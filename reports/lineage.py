@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from finops.core.allocation import KEPT_SUM
 from finops.core.money import add, plain
 from finops.core.period import parse_instant
 from finops.ledger.queries import explain
@@ -113,7 +114,7 @@ def _charges(found: Behind, charges: Iterable[Row], slugs: set[str], *, whole: b
         f"{plain(add(amounts))} {currency}"
         for currency, amounts in sorted(_by_currency(mine).items())
     )
-    found.charges = mine[:MOST_ROWS]
+    found.charges = [{**row, "summed": row.get(KEPT_SUM, "")} for row in mine[:MOST_ROWS]]
     found.converted = any(row.get("rate_day") for row in mine)
 
 

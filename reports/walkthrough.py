@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from finops.core.allocation import KEPT_SUM
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
 from finops.ledger.queries.explain import Unknown
@@ -26,6 +27,7 @@ def _charge(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "document": _document(row["document"]),
         "line_text": line_of(documents.stored(row["document"]), int(row["line"])),
+        "lines_summed": int(row.get(KEPT_SUM) or 0) or None,  # of a kept sum: the first of them
     }
 
 

@@ -245,7 +245,7 @@ class Sums:
             row[0]: self._kind_of(row[1:]) for row in self._run("SELECT * FROM kinds").fetchall()
         }
         names = list(self._layout.amounts)
-        amounts = "".join(f", {_name(n)}::VARCHAR, d_{_name(n)}" for n in names)
+        amounts = "".join(f", {_with_decimals(_name(n))}" for n in names)
         spans = ", ".join(_name(name) for name in SPAN)
         fields = [field for field, name in AMOUNTS.items() if name in names]
         cursor = self._run(f"SELECT kind, {spans}, n, first, last{amounts} FROM sums")  # noqa: S608
@@ -256,8 +256,8 @@ class Sums:
                 assert accepted is not None
                 amounts_of: dict[str, Any] = dict.fromkeys(AMOUNTS)
                 amounts_of |= {
-                    field: _amount(told[2 * place], told[2 * place + 1])
-                    for place, field in enumerate(fields)
+                    field: None if text is None else Decimal(text)
+                    for field, text in zip(fields, told, strict=True)
                 }
                 yield ChargeRecord(
                     line=first, last_line=last, line_count=count, **accepted, **rest, **amounts_of
@@ -311,8 +311,7 @@ def _read(
     return {name: getattr(record, name) for name in FROM_STAMP}
 
 
-def _amount(text: str | None, decimals: int) -> Decimal | None:
-    """A sum with the decimals of the most exact of its lines (method §3.7)."""
-    if text is None:
-        return None
-    return Decimal(text[: len(text) - DECIMALS + decimals].rstrip("."))
+def _with_decimals(name: str) -> str:
+    """A sum as text with the decimals of the most exact of its lines (method §3.7)."""
+    text = f"{name}::VARCHAR"
+    return f"rtrim(left({text}, length({text}) - {DECIMALS} + d_{name}::BIGINT), '.')"

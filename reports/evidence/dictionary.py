@@ -47,6 +47,7 @@ pricing_quantity|exact|quantity priced, in `pricing_unit`
 pricing_unit|text|unit of the quantity priced
 place|text|where the rules put the charge: workload, shared, unused commitment, out of scope or unassigned
 target|text|the workload, or the key a shared charge is split by
+kept sum|whole|how many lines of the document the row adds up, from `line` on; empty where it is one line
 idle_share|exact|share of the node's GPU time that nobody held, as a fraction (from nodes)
 account|text|billing account
 account_name|text|its name

@@ -71,7 +71,8 @@ below, in the hours of its span (the first hour is in it, the last instant is no
 {recipe}{currencies}
 ## From a figure to a document
 
-A row of `charges.csv` names a document (SHA-256) and a line of it. `documents.csv` lists the documents. {documents}
+A row of `charges.csv` names a document (SHA-256) and a line of it; where `kept sum` has a number, the row adds up so many
+lines, the first of which it names, and no rule is tried on it. `documents.csv` lists the documents. {documents}
 A row of `token_hours.csv` comes from readings; those of hours with a restart, and at the edges of the week, stand in
 `readings.csv`, each with the document it came in.
 

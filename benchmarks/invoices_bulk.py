@@ -1,0 +1,326 @@
+"""A long FOCUS file from bytes to committed charges, against a bare scan and COPY and two naive ways.
+
+    .venv/bin/python benchmarks/invoices_bulk.py --lines 1000000 [--naive-lines 100000] [--threads 2]
+
+Everything runs on the same cores with the same number of threads, each measure in a process of its
+own, so that its memory is its own. *Product* is `ingest`: the document hashed and kept, decimals
+exact, rejected rows listed, charges and sums committed. *Floor* is a bare DuckDB scan that reads the
+same columns exactly, and a bare COPY of the same rows into a table without indexes of the same
+Postgres. Naive ways read the first lines only, and are compared by lines a second: the csv module
+with `executemany`, and pandas' `to_sql` where pandas is installed. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+COST_COLUMNS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+READ_COLUMNS = (
+    "InvoiceIssuerName",
+    "ProviderName",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingPeriodStart",
+    "BillingPeriodEnd",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "BillingCurrency",
+    "SubAccountId",
+    "SubAccountName",
+    "ServiceName",
+    "ServiceCategory",
+    "InvoiceId",
+    "PricingCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountName",
+    "CommitmentDiscountStatus",
+    "ResourceType",
+    "SkuMeter",
+    "SkuId",
+    "SkuPriceId",
+)
+NAIVE_TABLE = "naive_lines"
+
+
+def measured(what: str, *arguments: object, data: Path, threads: int) -> dict[str, Any]:
+    """One measure in a process of its own on `threads` cores; its answer, time and peak memory."""
+    environment = os.environ | {
+        "HEADROOM_DATA": str(data),
+        "HEADROOM_BULK_THREADS": str(threads),
+        "BENCHMARK_CORES": str(threads),
+    }
+    command = [sys.executable, __file__, "--measure", what, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{what} {arguments}: {answer}", file=sys.stderr)
+    return answer
+
+
+def _timed(run: Callable[[], dict[str, Any]], *, with_server: bool = True) -> dict[str, Any]:
+    """Wall time, processor time of this process and of its Postgres process, and peak memory."""
+    server = _server_cpu() if with_server else 0.0
+    before, cpu = time.perf_counter(), time.process_time()
+    found = run()
+    seconds, cpu = time.perf_counter() - before, time.process_time() - cpu
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    more = _server_cpu() - server if with_server else 0.0
+    return found | {
+        "seconds": seconds,
+        "cpu_seconds": cpu + more,
+        "of_server": more,
+        "peak_mib": used.ru_maxrss / 1024,
+    }
+
+
+def _server_cpu() -> float:
+    """Processor seconds of the server's process behind this connection."""
+    with _cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (process,) = cursor.fetchone()
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _ledger() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
+    import django
+    from django.core.management import call_command
+
+    from finops import embedded
+
+    embedded.ensure_database()
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def _cursor() -> Any:
+    from django.db import connections
+
+    return connections["default"].cursor()
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+def product(path: str) -> dict[str, Any]:
+    """The command's own operation on one file."""
+    _ledger()
+    from datetime import UTC, datetime
+
+    from finops.ledger.operations.ingest import ingest
+
+    def run() -> dict[str, Any]:
+        (document,) = ingest([path], by="benchmark", at=datetime.now(UTC))
+        names = ("status", "rows_read", "charges", "rows_summed", "sums", "rows_rejected", "totals")
+        return {name: document[name] for name in names}
+
+    return _timed(run)
+
+
+def export(target: str) -> dict[str, Any]:
+    """The rows that the product committed, as COPY gives them."""
+    _ledger()
+    query = "COPY ledger_charge TO STDOUT"
+    with _cursor() as cursor, open(target, "wb") as file, cursor.copy(query) as copy:
+        for part in copy:
+            file.write(part)
+    return {}
+
+
+def scan(path: str, threads: str) -> dict[str, Any]:
+    """The same columns read exactly by DuckDB alone."""
+    import duckdb
+
+    def run() -> dict[str, Any]:
+        settings = {"threads": threads, "memory_limit": "2GB"}
+        with duckdb.connect(":memory:", config=settings) as connection:
+            read = (
+                f"read_csv('{path}', all_varchar = true, header = true)"
+                if path.endswith(".gz")
+                else f"read_parquet('{path}')"
+            )
+            wanted = [f'max("{name}")' for name in READ_COLUMNS]
+            wanted += [f'sum("{name}"::DECIMAL(38,18))' for name in COST_COLUMNS]
+            query = f"SELECT count(*), {', '.join(wanted)} FROM {read}"
+            row = connection.execute(query).fetchall()[0]
+        return {"rows": row[0], "billed": str(row[1 + len(READ_COLUMNS)])}
+
+    return _timed(run, with_server=False)
+
+
+def bare_copy(source: str) -> dict[str, Any]:
+    """The same rows into a table without indexes."""
+    _ledger()
+
+    def run() -> dict[str, Any]:
+        with _cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS bare_charge")
+            cursor.execute("CREATE TABLE bare_charge (LIKE ledger_charge)")
+            with open(source, "rb") as file, cursor.copy("COPY bare_charge FROM STDIN") as copy:
+                while part := file.read(1 << 20):
+                    copy.write(part)
+        return {}
+
+    return _timed(run)
+
+
+def _lines(path: str, most: int) -> Any:
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        yield from (row for _, row in zip(range(most), rows, strict=False))
+
+
+def executemany(path: str, most: str) -> dict[str, Any]:
+    """Row at a time: the csv module, and executemany of every line."""
+    _ledger()
+    from focus_lines import COLUMNS
+
+    names = [name for name, _, _ in COLUMNS]
+    marks = ", ".join(["%s"] * len(names))
+
+    def run() -> dict[str, Any]:
+        with _cursor() as cursor:
+            cursor.execute(f"DROP TABLE IF EXISTS {NAIVE_TABLE}")
+            columns = ", ".join(f'"{name}" text' for name in names)
+            cursor.execute(f"CREATE TABLE {NAIVE_TABLE} ({columns})")
+            batch: list[tuple[str, ...]] = []
+            query = f"INSERT INTO {NAIVE_TABLE} VALUES ({marks})"
+            count = 0
+            for row in _lines(path, int(most)):
+                batch.append(tuple(row[name] for name in names))
+                count += 1
+                if len(batch) == 1000:
+                    cursor.executemany(query, batch)
+                    batch.clear()
+            if batch:
+                cursor.executemany(query, batch)
+        return {"rows": count}
+
+    return _timed(run)
+
+
+def to_sql(path: str, most: str) -> dict[str, Any]:
+    """The way of the nearest peer: pandas reads, `to_sql` writes."""
+    _ledger()
+    import pandas
+    from django.conf import settings
+    from sqlalchemy import create_engine
+
+    from finops import embedded
+
+    url = embedded.database_url(settings.DATA).replace("postgresql://", "postgresql+psycopg://")
+
+    def run() -> dict[str, Any]:
+        engine = create_engine(url)
+        count = 0
+        for frame in pandas.read_csv(path, chunksize=10_000, nrows=int(most)):
+            frame.to_sql(NAIVE_TABLE, engine, if_exists="append" if count else "replace")
+            count += len(frame)
+        return {"rows": count}
+
+    return _timed(run)
+
+
+MEASURES = {one.__name__: one for one in (product, export, scan, bare_copy, executemany, to_sql)}
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def of_file(path: Path, data: Path, threads: int) -> dict[str, Any]:
+    """Product and floor of one file, in a database of its own."""
+    rows = data / "rows.copy"
+    own = measured("product", path, data=data, threads=threads)
+    measured("export", rows, data=data, threads=threads)
+    read = measured("scan", path, threads, data=data, threads=threads)
+    copied = measured("bare_copy", rows, data=data, threads=threads)
+    floor = read["seconds"] + copied["seconds"]
+    return {
+        "bytes": path.stat().st_size,
+        "document": {name: own[name] for name in ("rows_read", "charges", "rows_summed", "sums")},
+        "equal": own["totals"]["USD"]["billed"] == read["billed"].rstrip("0"),
+        "product_seconds": own["seconds"],
+        "product_cpu_seconds": own["cpu_seconds"],
+        "scan_seconds": read["seconds"],
+        "scan_cpu_seconds": read["cpu_seconds"],
+        "copy_seconds": copied["seconds"],
+        "copy_cpu_seconds": copied["cpu_seconds"],
+        "over_floor": own["seconds"] / floor,
+        "over_floor_by_cpu": own["cpu_seconds"] / (read["cpu_seconds"] + copied["cpu_seconds"]),
+        "peak_mib": own["peak_mib"],
+        "lines_per_second": own["rows_read"] / own["seconds"],
+    }
+
+
+def run(lines: int, naive_lines: int, threads: int, folder: Path | None) -> dict[str, Any]:
+    from focus_lines import write
+
+    place = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
+    place.chmod(0o711)
+    found: dict[str, Any] = {"lines": lines, "threads": threads}
+    try:
+        packed, parquet = write(lines, folder or place)
+        for path in (packed, parquet):
+            data = place / path.suffix.removeprefix(".")
+            data.mkdir(mode=0o711)
+            found[path.name] = of_file(path, data, threads)
+        wall = found[packed.name]["lines_per_second"]
+        rate = lines / found[packed.name]["product_cpu_seconds"]
+        for way in ("executemany", "to_sql") if naive_lines else ():
+            try:
+                naive = measured(way, packed, naive_lines, data=data, threads=threads)
+            except subprocess.CalledProcessError:
+                found[way] = "not installed"
+                continue
+            found[way] = {
+                "lines": naive["rows"],
+                "seconds": naive["seconds"],
+                "cpu_seconds": naive["cpu_seconds"],
+                "product_is_times_as_quick": wall / (naive["rows"] / naive["seconds"]),
+                "by_cpu": rate / (naive["rows"] / naive["cpu_seconds"]),
+            }
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return found
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--measure"]:
+        cores = int(os.environ["BENCHMARK_CORES"])
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        print(json.dumps(MEASURES[sys.argv[2]](*sys.argv[3:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=1_000_000)
+    parser.add_argument("--naive-lines", type=int, default=100_000)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where the files are kept for another run")
+    chosen = parser.parse_args()
+    print(
+        json.dumps(run(chosen.lines, chosen.naive_lines, chosen.threads, chosen.folder), indent=1)
+    )
+
+
+if __name__ == "__main__":
+    main()
