@@ -34,6 +34,7 @@ from finops.ledger.queries.baselines import (
     baseline_value,
     counting_numbers,
 )
+from finops.ledger.queries.exchange_rates import chosen_currency
 from reports.forms_baselines import CLASSES, DeclaredForm, MeasuredForm
 from reports.operations.uploads import clean_name
 from reports.queries.weeks import zone
@@ -50,7 +51,8 @@ def listing(request: HttpRequest) -> HttpResponse:
     """The baselines, newest first, and the two ways to register one."""
     kind = typed(request.POST, "kind") if request.method == "POST" else ""
     data, files = request.POST, request.FILES
-    declared = DeclaredForm(data, files) if kind == "declared" else DeclaredForm()
+    fresh = DeclaredForm(initial={"currency": chosen_currency() or "USD"})
+    declared = DeclaredForm(data, files) if kind == "declared" else fresh
     measured = MeasuredForm(data, files) if kind == "measured" else MeasuredForm()
     slugs = list(Workload.objects.order_by("slug").values_list("slug", flat=True))
     for field in (

@@ -135,6 +135,9 @@ def test_decisions_need_a_reason_and_a_baseline(company: Path) -> None:
     number = declared(company, "1000")["number"]
     with pytest.raises(CommandError, match="say why"):
         command("baseline", "refuse", number, "--by", "Ben", "--text", "  ")
+    for text in ("x" * 2001, "a\0b"):
+        with pytest.raises(CommandError, match="at most 2,000 characters"):
+            command("baseline", "refuse", number, "--by", "Ben", "--text", text)
     with pytest.raises(CommandError, match="no baseline 999"):
         command("baseline", "approve", 999, "--by", "Ben")
 

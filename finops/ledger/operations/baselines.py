@@ -33,6 +33,7 @@ from .documents import Kept, keep
 from .papers import refuse_data
 from .workloads import NotAccepted, workload_named
 
+LONGEST_TEXT = 2000
 PAPER = "baseline-evidence"  # the format of documents that are kept for a baseline alone
 POSSIBLE = {
     APPROVED: (WAITING,),
@@ -145,6 +146,8 @@ def decide_baseline(
         )
     if verdict != APPROVED and not text:
         raise NotAccepted(f"say why baseline {number} is {verdict}")
+    if len(text) > LONGEST_TEXT or "\0" in text:
+        raise NotAccepted(f"a reason has at most {LONGEST_TEXT:,} characters and no NUL")
     return _decided(row, verdict, by=by, at=at, text=text)
 
 
