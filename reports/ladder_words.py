@@ -9,9 +9,13 @@ from typing import Any
 
 from finops.core.guidance import NEEDS, WORDS
 from finops.core.period import parse_instant
+from finops.core.rightsizing import AT_RISK, OVER_RESERVED, TIGHT
 from reports.figures import percent
 from reports.models import Annotation
 
+MISSING = "Not enough evidence: "
+MOST_BLOCKS = 8
+URGENT = {verdict: at for at, verdict in enumerate((AT_RISK, TIGHT, OVER_RESERVED))}
 NEAR = timedelta(days=1)
 RESULTS = {
     "came true": ("ok", "came true"),
@@ -28,12 +32,35 @@ def guidance_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return [
         {
             **row,
+            "text": _after(row["says"]),
             "title": WORDS[row["knob"]],
             "flag": row["knob"] if row["knob"].startswith("--") else "",
             "tone": TONES.get(row["verdict"], "" if row["verdict"] == NEEDS else "ok"),
         }
         for row in rows
     ]
+
+
+def _after(says: str) -> str:
+    """A sentence without the verdict that stands beside it."""
+    text = says.removeprefix(MISSING)
+    return text[:1].upper() + text[1:]
+
+
+def report_guidance(rows: Iterable[Row]) -> dict[str, Any]:
+    """What a report prints of guidance: the workloads that need it most, of each the settings that
+    can be judged, those that cannot in one sentence, and how many workloads are left out."""
+    known = sorted(
+        (row for row in rows if row["guidance"]),
+        key=lambda row: (URGENT.get(row["verdict"], len(URGENT)), row["workload"]),
+    )
+    blocks = []
+    for row in known[:MOST_BLOCKS]:
+        told = guidance_rows(row["guidance"])
+        missing = [one["title"].lower() for one in told if one["verdict"] == NEEDS]
+        judged = [one for one in told if one["verdict"] != NEEDS]
+        blocks.append({**row, "rows": judged, "missing": missing})
+    return {"sizing_blocks": blocks, "sizing_left": max(0, len(known) - MOST_BLOCKS)}
 
 
 def ladder_rows(row: Row, notes: Sequence[Annotation]) -> dict[str, Any]:

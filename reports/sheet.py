@@ -17,7 +17,7 @@ from finops.core.money import round_half_even
 from reports import charts, figures, level_words
 from reports.allocation_words import statement_words
 from reports.footnotes import footnotes
-from reports.ladder_words import guidance_rows
+from reports.ladder_words import report_guidance
 from reports.memory_words import memory_blocks, shared_device_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 from reports.saving_words import questions
@@ -97,11 +97,7 @@ def context(
         "charts": drawn,
         "memory_blocks": (blocks := memory_blocks(s, defined, drawn)),
         "memory_device": shared_device_words(blocks),
-        "sizing_guidance": [
-            row | {"rows": guidance_rows(row["guidance"])}
-            for row in s.get("rightsizing") or []
-            if row["guidance"]
-        ],
+        **report_guidance(s.get("rightsizing") or []),
         "trend_words": trend_words(s),
         "tokens": tokens,
         "unit_word": "dollar" if s["currency"] == "USD" else s["currency"],
