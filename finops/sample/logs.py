@@ -19,6 +19,7 @@ from finops.sample.fleet import Life, Pool, Service, services
 
 GIB = 1 << 30
 VERSION = "0.26.0"
+MOST_AT_ONCE, MOST_IN_A_STEP = 256, 8192
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ def write(folder: Path, calendar: Calendar) -> Iterator[Path]:
 
 
 def _lines(service: Service, life: Life) -> Iterator[str]:
+    born = instant_of(life.born_ms)
+    yield _stamped("(APIServer pid=880)", born, "non-default args: {"
+                   f"'model': '{service.model}', 'max_model_len': {life.pool.max_model_len}, "
+                   f"'max_num_seqs': {MOST_AT_ONCE}, 'max_num_batched_tokens': {MOST_IN_A_STEP}, "
+                   f"'gpu_memory_utilization': {life.pool.utilization}, "
+                   f"'data_parallel_size': {life.pool.engines}}}")  # fmt: skip
     for engine in range(life.pool.engines):
         yield from _engine(service, life, engine)
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from finops.core.period import milliseconds
 from finops.sample.calendar import Calendar
-from finops.sample.fleet import Life, Pool
+from finops.sample.fleet import Life, Pool, Service
 from finops.sample.latency import BUCKETS, kept_from_ms
+from finops.sample.lengths import EVERY, buckets
 from finops.sample.load import Readings, Scrapes
 from finops.sample.truth import KINDS
 
@@ -35,6 +36,7 @@ COUNTERS = dict(
         strict=True,
     )
 )
+REQUESTS = 2  # the last of the buckets of the first token: all requests
 MARKS = ("vllm:prompt_tokens_created", "vllm:generation_tokens_created")
 Labels = dict[str, str]
 Values = Iterator[str]
@@ -71,7 +73,9 @@ def write_weeks(
         until = milliseconds(calendar.horizon if last else calendar.weeks[number].end)
         path = folder / f"prometheus-{cluster}-{name}.json.gz"
         with path.open("wb") as raw, gzip.GzipFile("", "wb", 4, raw, 0) as file:
-            _write(file, scrapes, since, until, has_buckets=since >= buckets_from_ms)
+            _write(
+                file, scrapes, since, until, has_buckets=since >= buckets_from_ms, has_lengths=last
+            )
         yield path
 
 
@@ -82,11 +86,12 @@ def _write(
     until_ms: int,
     *,
     has_buckets: bool,
+    has_lengths: bool,
 ) -> None:
     """One answer a line, one for each metric."""
     rows: dict[str, list[Row]] = {}
     for each in scrapes:
-        for metric, row in _rows(each, since_ms, until_ms, has_buckets):
+        for metric, row in _rows(each, since_ms, until_ms, has_buckets, has_lengths):
             rows.setdefault(metric, []).append(row)
     for metric in sorted(rows):
         result = ",".join(_series(metric, row) for row in rows[metric])
@@ -102,7 +107,7 @@ def _series(metric: str, row: Row) -> str:
 
 
 def _rows(
-    scrapes: Scrapes, since_ms: int, until_ms: int, has_buckets: bool
+    scrapes: Scrapes, since_ms: int, until_ms: int, has_buckets: bool, has_lengths: bool
 ) -> Iterator[tuple[str, Row]]:
     """All series of one target in a window."""
     target = _target_labels(scrapes)
@@ -126,6 +131,9 @@ def _rows(
         for (metric, bound), column in zip(BUCKETS, readings.buckets, strict=True):
             if has_buckets:
                 yield metric, ({**labels, "le": bound}, instants, map(str, column[first:last]))
+        if has_lengths:
+            for metric, more, values in _lengths(scrapes.service, readings, first, last):
+                yield metric, ({**labels, **more}, instants[::EVERY], values)
         yield from _configurations(target, number, lives, instants)
 
 
@@ -139,6 +147,24 @@ def _engine(
     yield "vllm:kv_cache_usage_perc", _usage(readings.used_blocks[first:last], lives)
     yield "vllm:num_requests_running", map(str, readings.running[first:last])
     yield "vllm:num_requests_waiting", map(str, readings.waiting[first:last])
+
+
+def _lengths(
+    service: Service, readings: Readings, first: int, last: int
+) -> Iterator[tuple[str, Labels, Values]]:
+    """Lengths of requests and steps, and what was looked up in the prefix cache, of few scrapes."""
+    kept = range(first, last, EVERY)
+    requests, answered = readings.buckets[REQUESTS], readings.counters[1]
+    for metric, edge, which, share, part in buckets(service.traffic):
+        values = _shares((requests, answered)[which], kept, share, 1000 * part)
+        yield metric, {"le": edge}, values
+    for metric, kind in (("queries", 0), ("hits", 2)):
+        values = _shares(readings.counters[kind], kept, 1, 1)
+        yield f"vllm:prefix_cache_{metric}_total", {}, values
+
+
+def _shares(column: list[int], kept: range, share: int, of: int) -> Values:
+    return (str(column[at] * share // of) for at in kept)
 
 
 def _births(lives: list[Life], offset_ms: int) -> Values:

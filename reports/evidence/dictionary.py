@@ -49,6 +49,7 @@ place|text|where the rules put the charge: workload, shared, unused commitment, 
 target|text|the workload, or the key a shared charge is split by
 kept sum|whole|how many lines of the document the row adds up, from `line` on; empty where it is one line
 idle_share|exact|share of the node's GPU time that nobody held, as a fraction (from nodes)
+kept sum|whole|of how many lines the row is the kept sum; empty for a line of its own
 account|text|billing account
 account_name|text|its name
 sub_account|text|account the usage belongs to
