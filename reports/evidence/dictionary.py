@@ -49,7 +49,6 @@ place|text|where the rules put the charge: workload, shared, unused commitment, 
 target|text|the workload, or the key a shared charge is split by
 kept sum|whole|how many lines of the document the row adds up, from `line` on; empty where it is one line
 idle_share|exact|share of the node's GPU time that nobody held, as a fraction (from nodes)
-kept sum|whole|of how many lines the row is the kept sum; empty for a line of its own
 account|text|billing account
 account_name|text|its name
 sub_account|text|account the usage belongs to
@@ -242,8 +241,6 @@ peak_waiting|whole|most requests waiting
 stale_ms|whole|time left out because the gauge stood still, ms
 levels_ms|json|time spent at each half percent of use, ms
 setting|text|gpu_memory_utilization of the engine
-levels_ms|json|ms at each half per cent of use (key 49: from 24.5 to 25 %)
-setting|text|gpu_memory_utilization as the engine tells it
 [preemptions] {READINGS}
 series|whole|number of the series
 target|whole|number of the address
