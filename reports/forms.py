@@ -83,8 +83,8 @@ class UploadForm(PlainForm):
 
     chosen = SeveralFilesField(
         label="Files",
-        help_text="Invoice exports (FOCUS, AWS, Azure, Google; CSV, CSV.gz, Parquet) with their "
-        "manifests, rate cards, saved Prometheus answers, OpenMetrics text, usage records. Files "
+        help_text="Invoice exports (FOCUS, AWS, Azure, Google, Oracle; CSV, gzip, Parquet, zip) with "
+        "their manifests, rate cards, saved Prometheus answers, OpenMetrics text, usage records. Files "
         "given together are one delivery.",
     )
     format = forms.ChoiceField(label="Format", choices=formats, required=False)

@@ -121,6 +121,7 @@ def _hand_files_over(ada: Person, folder: Path) -> None:
     for path in (invoice, RECORDED / "raw-samples-5s.json.gz"):
         ada.go("/imports/")
         ada.page.locator("#id_chosen").set_input_files(str(path))
+        assert ada.page.locator("form .upload-progress progress").count() == 1
         ada.press("Upload and read")
         ada.sees("posted")
     ada.go("/imports/")
