@@ -119,6 +119,17 @@ def amounts(charge: ChargeRecord) -> tuple[Decimal | None, Decimal | None]:
         (line("Tax", "19.00"), "19.00", "19.00", "Tax", None),
         (line("Credit", "-5"), "-5", "-5", "Credit", None),
         (line("EdpDiscount", "-2.2"), "-2.2", "-2.2", "Credit", None),
+        (line("PrivateRateDiscount", "-2"), "-2", "-2", "Credit", None),
+        (line("RiVolumeDiscount", "-2"), "-2", "-2", "Credit", None),
+        (line("BundledDiscount", "-2"), "-2", "-2", "Credit", None),
+        (
+            line("SavingsPlanRecurringFee", "10", **PLAN)
+            | {"savingsPlan/TotalCommitmentToDate": "10", "savingsPlan/UsedCommitment": "7.5"},
+            "10",
+            "2.5",
+            "Purchase",
+            "arn:plan",
+        ),
     ],
 )
 def test_what_each_kind_of_line_costs(
