@@ -969,9 +969,10 @@ def trend(week):
     tokens = total_of([figures["prompt_tokens"], figures["generation_tokens"]])
     rows[-1] |= {"week": week.said["period"]["week"], "effective_cost": figures["effective_cost"],
                  "tokens": tokens}
+    before = week.said["previous"]
     for row, said in zip(rows, week.said["trend"]):
-        if (week.said["previous"] or {}).get("week") == said["week"]:
-            then = week.said["previous"]["figures"]
+        if before and before["week"] == said["week"]:
+            then = before["figures"]
             counts = [then["prompt_tokens"], then["generation_tokens"]]
             row |= {"effective_cost": then["effective_cost"], "tokens": total_of(counts)}
     return {"trend": rows}
