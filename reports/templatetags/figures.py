@@ -136,6 +136,14 @@ def why(linked: Any, anchor: str, subject: str) -> dict[str, Any]:
 
 
 @register.filter
+def beyond(more: Any, less: Any) -> int | None:
+    """How many tokens one count has more than another; None where it has not, or one is unknown."""
+    if more is None or less is None or int(more) < int(less):
+        return None
+    return int(more) - int(less)
+
+
+@register.filter
 def minus(value: Any) -> str:
     """A text with a true minus sign for a hyphen before a number."""
     return str(value).replace("-", figures.MINUS, 1)

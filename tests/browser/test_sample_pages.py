@@ -26,7 +26,8 @@ PAGES = (
     "/", "/reports/", f"/reports/{WEEK}/", "/reports/2026-W46/", "/reports/compare/",
     "/exceptions/", "/exceptions/?week=2026-W46", "/workloads/", "/workloads/chat-70b/",
     "/workloads/chat-70b/hours/", "/annotations/", "/imports/", "/sources/",
-    "/sources/prometheus-eu-prod-1/hours/?at=2026-11-17T03:00:00Z", "/invoices/", "/rules/",
+    "/sources/prometheus-eu-prod-1/", "/sources/prometheus-eu-prod-1/hours/?at=2026-11-17T03:00:00Z",
+    "/nodes/", "/invoices/", "/rules/",
     "/baselines/", "/prices/", "/help/", "/start/", "/style/", "/invoices/2026-10/", "/mappings/",
     "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80",
 )  # fmt: skip
