@@ -14,7 +14,7 @@ from django.db import connection
 from finops.core.period import Period, parse_instant
 from finops.embedded.places import package_folder
 from finops.ledger.models import Document, UsageHour
-from finops.ledger.operations.documents import digest_of
+from finops.ledger.operations.documents import digest_of, stored
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.tokens import token_totals
 from tests.ledger.doors import command, ingested
@@ -122,3 +122,16 @@ def test_a_mapping_that_is_not_there_refuses_the_dump(tmp_path: Path) -> None:
     (document,) = command("ingest", tmp_path / "d.sql", "--as", "sql:/nowhere.json")["documents"]
     assert document["status"] == "rejected"
     assert "the mapping /nowhere.json cannot be read" in document["rejections"][0]["reason"]
+
+
+def test_an_earlier_document_whose_bytes_are_gone_is_named(tmp_path: Path) -> None:
+    record = {"id": "r1", "time": "2026-11-29T14:30:00Z", "model": "m", "prompt_tokens": 5}
+    record |= {"completion_tokens": 6}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    (first,) = ingested(tmp_path / "a.jsonl")
+    stored(first["sha256"]).unlink()
+    (tmp_path / "b.jsonl").write_text(json.dumps(record | {"n": 1}) + "\n")
+    (second,) = ingested(tmp_path / "b.jsonl")
+    assert second["status"] == "posted"
+    (said,) = Document.objects.get(name="b.jsonl").account["warnings"]
+    assert said == "a.jsonl could not be read again: requests that stand in it too count twice"

@@ -27,14 +27,19 @@ class PostedUsage:
 
     records: int = 0
     repeated: int = 0
+    unread: list[str] = field(default_factory=list)
     refused: list[Rejection] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[str]:
         """What to say of requests that an earlier document told already."""
-        if not self.repeated:
-            return []
-        return [f"{self.repeated:,} requests stand in an earlier document and count once"]
+        said = [
+            f"{name} could not be read again: requests that stand in it too count twice"
+            for name in self.unread
+        ]
+        if self.repeated:
+            said.append(f"{self.repeated:,} requests stand in an earlier document and count once")
+        return said
 
 
 @dataclass(slots=True)
@@ -57,7 +62,7 @@ def post_usage(document: Document, source: Source, records: Iterable[UsageRecord
     """
     lock("usage", source.name)  # one poster a source at a time: each must see the others' requests
     posted, sums = PostedUsage(), dict[tuple[datetime, str, str], _Sum]()
-    earlier = _Earlier(source)
+    earlier = _Earlier(source, posted.unread)
     seen: set[str] = set()
     for record in records:
         if record.request is not None and record.request in seen:
@@ -91,6 +96,7 @@ class _Earlier:
     an hour of theirs is met. By digest: a set of names would be many times as large."""
 
     source: Source
+    unread: list[str]
     hours: set[datetime] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)
     requests: set[int] = field(default_factory=set)
@@ -103,7 +109,10 @@ class _Earlier:
             known = Document.objects.filter(pk__in=rows.values("document_id"))
             for document in known.exclude(pk__in=self.documents):
                 self.documents.add(document.pk)
-                self.requests.update(_requests(document))
+                try:
+                    self.requests.update(_requests(document))
+                except (Refused, OSError):  # its bytes are gone, or what reads them is
+                    self.unread.append(document.name)
         return bool(self.requests) and _number(request) in self.requests
 
 
