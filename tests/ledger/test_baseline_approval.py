@@ -70,8 +70,9 @@ def test_until_a_second_person_approves_the_report_says_so(company: Path) -> Non
 
 def test_the_author_cannot_approve_by_any_door(company: Path) -> None:
     number = declared(company, "1000")["number"]
-    with pytest.raises(CommandError, match="another person than its author: Ada registered it"):
-        command("baseline", "approve", number, "--by", "Ada")
+    for name in ("Ada", "ada", " ADA "):  # other capitals make nobody a second person
+        with pytest.raises(CommandError, match="another person than its author"):
+            command("baseline", "approve", number, "--by", name)
     with pytest.raises(CommandError, match="another person"):
         declared(company, "900", **{"approved-by": "Ada"})
     with (
@@ -79,7 +80,7 @@ def test_the_author_cannot_approve_by_any_door(company: Path) -> None:
         transaction.atomic(),
     ):
         BaselineDecision.objects.create(
-            baseline_id=number, verdict="approved", at=datetime.now(UTC), by="Ada"
+            baseline_id=number, verdict="approved", at=datetime.now(UTC), by="aDA"
         )
     assert BaselineDecision.objects.count() == 0
     assert Baseline.objects.count() == 1

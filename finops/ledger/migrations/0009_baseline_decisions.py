@@ -7,8 +7,8 @@ from django.db import migrations, models
 TWO_PEOPLE = """
 CREATE FUNCTION ledger_baseline_two_people() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF NEW.verdict = 'approved' AND NEW."by" =
-     (SELECT "by" FROM ledger_baseline WHERE id = NEW.baseline_id) THEN
+  IF NEW.verdict = 'approved' AND lower(NEW."by") =
+     (SELECT lower("by") FROM ledger_baseline WHERE id = NEW.baseline_id) THEN
     RAISE EXCEPTION 'author and approver of a baseline are two people: % registered it', NEW."by"
       USING ERRCODE = 'check_violation';
   END IF;

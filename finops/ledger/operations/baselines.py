@@ -140,7 +140,7 @@ def decide_baseline(
     state = standing_of(row).state
     if state not in POSSIBLE[verdict]:
         raise NotAccepted(f"baseline {number} is {state}: it cannot be {verdict}")
-    if verdict == APPROVED and by == row.by:
+    if verdict == APPROVED and _same_person(by, row.by):
         raise NotAccepted(
             f"a baseline is approved by another person than its author: {by} registered it"
         )
@@ -149,6 +149,11 @@ def decide_baseline(
     if len(text) > LONGEST_TEXT or "\0" in text:
         raise NotAccepted(f"a reason has at most {LONGEST_TEXT:,} characters and no NUL")
     return _decided(row, verdict, by=by, at=at, text=text)
+
+
+def _same_person(one: str, other: str) -> bool:
+    """Whether two names are one person's: other capitals or blanks make nobody a second one."""
+    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())
 
 
 def _decided(
@@ -253,7 +258,7 @@ def _check(basis: str, quality: str, currency: str, by: str, approved_by: str) -
         currency.isascii() and currency.isalpha() and currency.isupper() and len(currency) == 3
     ):
         raise NotAccepted(f"a currency is a code like USD, not {currency[:20]!r}")
-    if approved_by and approved_by == by:
+    if approved_by and _same_person(approved_by, by):
         raise NotAccepted("a baseline is approved by another person than its author")
 
 
