@@ -300,6 +300,13 @@ currency|text|currency, ISO 4217
 day|text|day the rate was published for, YYYY-MM-DD
 per_eur|exact|units of it for one euro
 document|text|SHA-256 of the file of rates
+[period_statuses] the issuer's file of billing periods, the document named
+issuer|text|issuer
+billing_period|text|month, YYYY-MM
+status|text|Open or Closed; the newest word holds
+updated_at|instant|when the issuer said so
+document_id|text|SHA-256 of the file
+at|instant|when it was taken in
 [baselines] {DECISION}, with the documents named
 workload|text|workload compared
 kind|text|measured or declared

@@ -35,6 +35,7 @@ TABLES = {
     "invoice_lines": "invoice lines of the months concerned, whole months, by document",
     "invoice_amounts": "the amounts the issuers printed",
     "confirmations": "months a person confirmed",
+    "period_statuses": "months that their issuer calls open or closed",
     "baselines": "the legacy stack's frozen cost",
     "exchange_rates": "what one euro was worth on each day that amounts may be converted by",
 }

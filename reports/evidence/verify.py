@@ -1387,6 +1387,8 @@ def invoices(pack):
               Decimal(row["amount"]) for row in pack.table("invoice_amounts")}
     confirmed = {(row["issuer"], row["billing_account"], row["billing_period"])
                  for row in pack.table("confirmations")}
+    said = {(row["issuer"], row["billing_period"]): row["status"]  # the newest word holds
+            for row in pack.table("period_statuses")}
     found = []
     for key in sorted(lines | issued):
         month, issuer, invoice, currency = key
@@ -1394,7 +1396,8 @@ def invoices(pack):
         unit, amount = Decimal(1).scaleb(-SUBUNITS.get(currency.upper(), 2)), issued.get(key)
         root = SIXTY.multiply(SIXTY.sqrt(Decimal(count)), unit / 2)
         difference = None if amount is None else amount - billed
-        final = bool(invoice) or amount is not None or all(
+        closed = said.get((issuer, month)) == "Closed"
+        final = bool(invoice) or amount is not None or closed or all(
             (issuer, account, month) in confirmed for account in accounts[key])
         found.append({"issuer": issuer, "invoice": invoice or None, "billing_period": month,
                       "currency": currency, "lines": count, "billed": billed, "issued": amount,

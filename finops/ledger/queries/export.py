@@ -26,6 +26,7 @@ from finops.ledger.models import (
     Charge,
     InvoiceAmount,
     PeriodConfirmation,
+    PeriodStatus,
     Series,
     TokenHour,
 )
@@ -74,6 +75,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _invoice_lines(period, as_of)
     yield _invoice_amounts(period, as_of)
     yield _confirmations(period, as_of)
+    yield _period_statuses(period, as_of)
     yield _baselines(as_of)
     yield from _exchange_rates(reading)
 
@@ -180,7 +182,9 @@ def _invoice_lines(period: Period, as_of: datetime) -> Table:
              "snapshot__billing_period", "currency", "document_id")  # fmt: skip
     rows = (
         Charge.objects.filter(
-            snapshot__in=current_ids(as_of), snapshot__billing_period__in=months_of(period)
+            snapshot__in=current_ids(as_of),
+            snapshot__billing_period__in=months_of(period),
+            billed_cost__isnull=False,
         )
         .order_by(*names)
         .values_list(*names)
@@ -201,6 +205,14 @@ def _confirmations(period: Period, as_of: datetime) -> Table:
     columns = ("issuer", "billing_account", "billing_period", "at", "by")
     found = PeriodConfirmation.objects.filter(billing_period__in=months_of(period), at__lte=as_of)
     return table("confirmations", columns, found.order_by("pk").values_list(*columns))
+
+
+def _period_statuses(period: Period, as_of: datetime) -> Table:
+    """What issuers said of their months, in the order in which they said it."""
+    columns = ("issuer", "billing_period", "status", "updated_at", "document_id", "at")
+    found = PeriodStatus.objects.filter(billing_period__in=months_of(period), at__lte=as_of)
+    rows = found.order_by("updated_at", "pk").values_list(*columns)
+    return table("period_statuses", columns, rows)
 
 
 def _baselines(as_of: datetime) -> Table:
