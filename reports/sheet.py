@@ -14,7 +14,7 @@ from urllib.parse import quote
 from django.utils.safestring import SafeString
 
 from finops.core.money import round_half_even
-from reports import charts, figures, level_words
+from reports import change_words, charts, figures, level_words
 from reports.allocation_words import statement_words
 from reports.footnotes import footnotes
 from reports.ladder_words import report_guidance
@@ -111,6 +111,8 @@ def context(
         ],
         "workload_notes": notes.texts,
         "marks": notes.marks,
+        "change_rows": change_words.rows(s),
+        "change_message": change_words.message(s),
         "level_words": level_words.beside_the_cost(s),
         "level_message": level_words.message(s),
         "level_rows": list(levels.values()),

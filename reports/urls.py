@@ -5,6 +5,7 @@ from django.urls import path, register_converter
 from reports.views import (
     annotations,
     baselines,
+    changes,
     exceptions,
     imports,
     invoices,
@@ -86,6 +87,7 @@ urlpatterns = [
     path("nodes/", nodes.listing, name="nodes"),
     path("mappings/", mappings.listing, name="mappings"),
     path("mappings/edit/", mappings.edit, name="mapping-edit"),
+    path("changes/", changes.listing, name="changes"),
     path("training/", training.listing, name="training"),
     path("memory/", memory.listing, name="memory"),
     path("memory/log/", memory.log, name="memory-log"),

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from .baseline import Terms
+from .changes import Change, Impact
 from .exchange import Exchanged, Unconverted
 from .memory import KvFigures
 from .memory_hours import MemoryHours
@@ -127,6 +128,16 @@ class ServiceLevel:
     changed: bool
     measured: Mapping[str, InTime]
     reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFacts:
+    """A change that an engineer confirmed, by whom, and its impact (method §10)."""
+
+    change: Change
+    by: str
+    note: str
+    impact: Impact
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +261,7 @@ class Facts:
     nodes: NodeFacts | None = None
     rightsizing: tuple[Mapping[str, Any], ...] = ()
     training: Burn | None = None
+    changes: tuple[ChangeFacts, ...] = ()
     weights: Weights = field(default_factory=Weights)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exchange: ExchangeFacts | None = None

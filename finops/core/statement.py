@@ -12,6 +12,7 @@ from typing import Any
 
 from . import register, tieout, wording
 from .baseline import Comparison
+from .changes import Difference
 from .comparing import (
     against_legacy,
     baseline_value,
@@ -21,7 +22,7 @@ from .comparing import (
     side_value,
 )
 from .exchanged import exchange_value
-from .facts import Facts, WorkloadFacts
+from .facts import ChangeFacts, Facts, WorkloadFacts
 from .figures import (
     NO_WEEK_BEFORE,
     OTHER_CURRENCY,
@@ -69,6 +70,7 @@ def statement(
     value["baselines"] = [w["baseline"] for w in value["workloads"] if w["baseline"]]
     value |= _service_levels(facts)
     value["training"] = training_value(facts)
+    value["changes"] = [_change(one) for one in facts.changes]
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
     value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
     value["rightsizing"] = [dict(row) for row in facts.rightsizing]
@@ -165,6 +167,32 @@ def _service_levels(facts: Facts) -> Value:
         "service_levels": rows,
         "service_level": organisation_level(parts, rows, cost),
     }
+
+
+def _change(one: ChangeFacts) -> Value:
+    """A confirmed change with its impact; null figures with the reason."""
+    found = one.impact
+    return {
+        "key": one.change.key,
+        "workload": one.change.workload,
+        "kind": one.change.kind,
+        "at": rfc3339(one.change.at),
+        "before": one.change.before,
+        "after": one.change.after,
+        "confirmed_by": one.by,
+        "note": one.note,
+        "pairs": found.pairs,
+        "seed": found.seed,
+        "cost_per_million": _difference(found.cost),
+        "p99_kv_use": _difference(found.p99),
+        "reason": found.reason,
+    }
+
+
+def _difference(found: Difference | None) -> Value | None:
+    if found is None:
+        return None
+    return {field.name: plain(getattr(found, field.name)) for field in fields(found)}
 
 
 def _weights(weights: Weights) -> Value:

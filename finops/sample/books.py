@@ -13,6 +13,7 @@ from django.conf import settings
 from finops.core.training import quarter_of_week
 from finops.ledger.operations import rules, workloads
 from finops.ledger.operations.budgets import set_budget
+from finops.ledger.operations.changes import decide, found
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.objectives import set_objective
 from finops.sample import fleet
@@ -170,6 +171,13 @@ def write_notes(calendar: Calendar, at: datetime) -> None:
             author=ENGINEER,
             at=at,
         )
+
+
+def confirm_changes(at: datetime) -> None:
+    """The engineer confirms the settings that were changed on purpose."""
+    for one in found(at):
+        if one.change.kind == "configuration":
+            decide(one.change.key, "confirmed", note="OPS-470", by=ENGINEER, at=at)
 
 
 DISPOSITIONS = {

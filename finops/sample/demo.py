@@ -161,6 +161,7 @@ def keep_books(made: Made, at: datetime, progress: Progress) -> None:
         at=at,
     )
     books.write_notes(calendar, at)
+    books.confirm_changes(at)
 
 
 def seal_newest(made: Made, at: datetime, progress: Progress) -> None:

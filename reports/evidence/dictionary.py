@@ -200,6 +200,21 @@ series|whole|see latency_buckets
 hour|instant|UTC hour
 count|whole|observations up to the bound, in the hour
 readings|whole|readings in the hour
+[changes] {DECISION}
+key|text|key of the change: SHA-256 of its words, the first twelve digits
+workload|text|workload
+kind|text|configuration, engine version or replicas
+at|instant|hour in which it first showed
+before|text|what was so before
+after|text|what has been so since
+confirmed_by|text|who confirmed it
+note|text|what that person says
+[change_hours] {METRICS}
+change|text|key of the change
+hour_ms|whole|UTC hour
+cost|exact|the workload's own effective cost in the hour, in the report's currency
+tokens|whole|prompt and generation tokens booked in the hour
+levels_ms|json|milliseconds at each half per cent of the KV cache's use
 [training_budget] {DECISION}
 quarter|text|calendar quarter
 amount|exact|what training may cost in it

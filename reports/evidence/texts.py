@@ -27,6 +27,8 @@ TABLES = {
     "cache_hours": "the KV cache of each engine in each hour",
     "preemptions": "preempted requests",
     "objectives": "service level objectives of workloads, dated",
+    "changes": "changes of workloads that an engineer confirmed",
+    "change_hours": "hours around each change: own cost, tokens, milliseconds at each level of use",
     "training_budget": "the budget of training of the week's quarter",
     "training_charges": "the quarter's charges that rules give to training, whole",
     "latency_buckets": "the engines' latency buckets: measure, engine, bound in seconds",

@@ -1291,6 +1291,91 @@ def _places(value):
     return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
 
 
+# ---------------------------------------------------------------------------------- changes (§10)
+
+DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
+
+
+@section
+def changes(week):
+    """§10: matched hours before and after each confirmed change, and 500 draws by its seed."""
+    hours = defaultdict(list)
+    for row in week.pack.table("change_hours", cost=Decimal, tokens=int, hour_ms=int):
+        hours[row["change"]].append(row | {"levels": json.loads(row["levels_ms"])})
+    found = []
+    for row in week.pack.table("changes"):
+        words = (row["workload"], row["kind"], row["at"].replace("Z", "+00:00"), row["before"],
+                 row["after"])
+        key = sha256("\n".join(words).encode())[:12]
+        pairs = matched(hours[row["key"]], instant(row["at"]) // HOUR * HOUR)
+        value = {**row, "key": key, "seed": key, "pairs": len(pairs), "cost_per_million": None,
+                 "p99_kv_use": None}
+        if len(pairs) >= 24:
+            drawn = draws(key, len(pairs))
+            prices = [price_change([pairs[i] for i in draw]) for draw in drawn]
+            value["cost_per_million"] = apart(price_change(pairs), prices)
+            if all(hour["levels"] for pair in pairs for hour in pair):
+                uses = [p99_change([pairs[i] for i in draw]) for draw in drawn]
+                value["p99_kv_use"] = apart(p99_change(pairs), uses)
+        found.append(value)
+    return {"changes": found}
+
+
+def matched(hours, at):
+    """The same hour of the week, loads a fifth apart at most; the nearest, then the latest."""
+    hours = sorted((h for h in hours if h["tokens"] > 0 and h["cost"] > 0),
+                   key=itemgetter("hour_ms"))
+    befores = [h for h in hours if at - TWO_WEEKS <= h["hour_ms"] < at]
+    pairs = []
+    for after in (h for h in hours if at < h["hour_ms"] <= at + TWO_WEEKS):
+        def gap(one, after=after):
+            return abs(one["tokens"] - after["tokens"])
+
+        fitting = [one for one in befores
+                   if (after["hour_ms"] - one["hour_ms"]) % WEEK_OF_HOURS == 0
+                   and 5 * gap(one) <= max(one["tokens"], after["tokens"])]
+        if fitting:
+            best = min(fitting, key=lambda one: (gap(one), -one["hour_ms"]))
+            befores.remove(best)
+            pairs.append((best, after))
+    return pairs
+
+
+def draws(seed, size):
+    """500 times as many picks as pairs: four bytes of SHA-256 of seed and count, modulo."""
+    picks = []
+    for count in range(-(-DRAWS * size // 8)):
+        block = hashlib.sha256(f"{seed}:{count}".encode()).digest()
+        picks += [int.from_bytes(block[i:i + 4], "big") % size for i in range(0, 32, 4)]
+    return [picks[i * size:(i + 1) * size] for i in range(DRAWS)]
+
+
+def price_change(pairs):
+    """Cost per million tokens before and after."""
+    return tuple(Fraction(sum(pair[side]["cost"] for pair in pairs)) * MILLION
+                 / sum(pair[side]["tokens"] for pair in pairs) for side in (0, 1))
+
+
+def p99_change(pairs):
+    """The use not exceeded for 99 % of the time, before and after."""
+    found = []
+    for side in (0, 1):
+        levels = defaultdict(int)
+        for pair in pairs:
+            for level, held in pair[side]["levels"].items():
+                levels[min(int(level), 200)] += held
+        found.append(_at_most(levels, Fraction(99, 100)))
+    return tuple(found)
+
+
+def apart(whole, drawn):
+    """Before, after, their difference, and the draws between which 95 % lie."""
+    in_order = sorted(after - before for before, after in drawn)
+    named = {"before": whole[0], "after": whole[1], "difference": whole[1] - whole[0],
+             "lower": in_order[12], "upper": in_order[487]}
+    return {name: short(value) for name, value in named.items()}
+
+
 # --------------------------------------------------------------------------------- training (§5)
 
 

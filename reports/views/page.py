@@ -23,6 +23,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("training", "Training and service", "read"),
             ("memory", "GPU memory", "read"),
             ("rightsizing", "Right-sizing", "read"),
+            ("changes", "Changes", "read"),
             ("annotations", "Annotations", "read"),
         ),
     ),

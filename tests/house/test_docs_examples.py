@@ -27,7 +27,7 @@ from .examples import METHOD, ROOT, Example, examples
 RECORDING = ROOT / "tests" / "data" / "vllm-recorded" / "README.md"
 NAMES = {
     "week", "restart", "hidden-reset", "gap", "bounds", "part", "exchange", "split", "tolerance",
-    "unit-cost", "saving", "bridge", "kv", "goodput", "gpu-parts", "training",
+    "unit-cost", "saving", "bridge", "kv", "goodput", "gpu-parts", "training", "impact",
 }  # fmt: skip
 
 

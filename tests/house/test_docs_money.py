@@ -6,13 +6,16 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from hashlib import sha256
 from itertools import pairwise
 from math import ceil, floor, isqrt
 from zoneinfo import ZoneInfo
 
 from finops.core import baseline, bridge, slo
+from finops.core.changes import Drawing, LoadHour, pairs_of
 from finops.core.exchange import Quote, Rates
 from finops.core.money import add, part, split
+from finops.core.period import milliseconds
 from finops.core.tolerance import subunit, tolerance
 from finops.core.training import divided, forecast, quarter_of
 from finops.core.training_facts import Burn
@@ -138,6 +141,30 @@ def test_budget_of_training_and_its_straight_line() -> None:
         assert late == e.fraction(f"late_cost_{side}")
         good = divided(e.decimal("cost"), e.fraction(f"share_{other}"))
         assert e.decimal("cost") - good == e.decimal(f"late_cost_{side}")
+
+
+def test_difference_of_matched_hours_and_the_draws_of_a_key() -> None:
+    e = examples()["impact"]
+    rows = [row.split() for row in e.all("pair")]
+    at = datetime(2026, 11, 2, tzinfo=UTC)
+    hours, prices = [], []
+    for side, weeks in ((0, -7), (2, 0)):
+        cost = sum(Fraction(row[side]) for row in rows)
+        prices.append(cost * 10**6 / sum(int(row[side + 1]) for row in rows))
+        for number, row in enumerate(rows):
+            start = at + timedelta(days=weeks, hours=5 + number)
+            hours.append(LoadHour(milliseconds(start), Decimal(row[side]), int(row[side + 1]), {}))
+    for name, value in zip(("before", "after"), prices, strict=True):
+        assert round(value, 2) == e.fraction(f"cost_per_million_{name}_rounded")
+    assert round(prices[1] - prices[0], 2) == e.fraction("difference_rounded")
+    found = pairs_of(hours, at)
+    assert [(b.tokens, a.tokens) for b, a in found] == [(int(r[1]), int(r[3])) for r in rows]
+
+    block = sha256(f"{e.text('key')}:0".encode()).digest()
+    wanted = [int(text) for text in e.text("first_draws_below_100").split()]
+    assert [int.from_bytes(block[i : i + 4], "big") % 100 for i in range(0, 32, 4)] == wanted
+    drawing = Drawing(e.text("key"))
+    assert [drawing.below(100) for _ in wanted] == wanted
 
 
 # -- §5, §6 --------------------------------------------------------------------------------------

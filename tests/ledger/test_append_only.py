@@ -22,6 +22,7 @@ GROWING = [
     "Baseline",
     "BaselineDecision",
     "CacheHour",
+    "ChangeDecision",
     "Charge",
     "CsvMapping",
     "Delivery",

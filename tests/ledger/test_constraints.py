@@ -119,6 +119,12 @@ def budget(**changes: Any) -> ledger.TrainingBudget:
     return ledger.TrainingBudget(**values | changes)
 
 
+def verdict(**changes: Any) -> ledger.ChangeDecision:
+    values = {"kind": "replicas", "changed_at": NOW, "before": "1", "after": "2", "at": NOW}
+    given = {"workload": saved(workload()), "verdict": "confirmed", "by": "Ada"}
+    return ledger.ChangeDecision(**values | given | changes)
+
+
 MEASURED = {"kind": "measured", "cost_per_million_tokens": None}
 
 BROKEN: dict[str, list[Callable[[], Model]]] = {
@@ -190,6 +196,8 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     "training_budget_positive": [lambda: budget(amount=Decimal(0))],
     "training_budget_quarter": [lambda: budget(quarter="2026-Q5"), lambda: budget(quarter="2026")],
     "training_budget_currency": [lambda: budget(currency="")],
+    "change_decision_verdict": [lambda: verdict(verdict="perhaps")],
+    "change_decision_kind": [lambda: verdict(kind="weather")],
     "target_once": [lambda: again(series().target)],
     "series_once": [lambda: again(series())],
 }
@@ -227,6 +235,7 @@ def test_rows_that_cannot_be_true_are_refused(constraint: str, place: int) -> No
         lambda: slo(first_token_seconds=None, inter_token_seconds=Decimal("0.05")),
         lambda: slo(target=Decimal(1)),
         lambda: budget(),
+        lambda: verdict(),
         lambda: reread(),
     ],
 )

@@ -170,3 +170,34 @@ def test_a_budget_is_set_with_its_document(client_of: Callable[..., Client]) -> 
         Document.objects.get(name="plan.txt"),
     )
     assert f"6{THIN}000.00 USD" in text_of(answer)
+
+
+CHANGE = {
+    "key": "a1b2c3d4e5f6", "workload": "chat-70b", "kind": "configuration",
+    "at": "2026-11-03T06:00:00Z", "before": "gpu_memory_utilization 0.92",
+    "after": "gpu_memory_utilization 0.75", "confirmed_by": "Ines", "note": "OPS-470",
+    "pairs": 120, "seed": "a1b2c3d4e5f6", "reason": None,
+    "cost_per_million": {"before": "2.12", "after": "2.03", "difference": "-0.09",
+                         "lower": "-0.12", "upper": "-0.06"},
+    "p99_kv_use": {"before": "0.33", "after": "0.48", "difference": "0.15", "lower": "0.12",
+                   "upper": "0.18"},
+}  # fmt: skip
+
+
+def test_changes_stand_in_the_report_and_on_their_page(client_of: Callable[..., Client]) -> None:
+    few = CHANGE | {"cost_per_million": None, "p99_kv_use": None, "pairs": 3,
+                    "reason": "not enough data: fewer than 24 matched hours"}  # fmt: skip
+    make_report(changes=[CHANGE, few])
+    client = client_of("auditor")
+    for name, kwargs in (("report", {"week": "2026-W47"}), ("changes", {})):
+        text = text_of(client.get(reverse(name, kwargs=kwargs)))
+        assert "gpu_memory_utilization 0.92 → gpu_memory_utilization 0.75" in text
+        assert f"{figures.MINUS}0.12 to {figures.MINUS}0.06" in text and "cheaper" in text
+        assert "not enough data" in text and "seed a1b2c3d4e5f6" in text
+
+
+def test_a_change_that_is_not_there_cannot_be_confirmed(client_of: Callable[..., Client]) -> None:
+    given = {"key": "nothing", "verdict": "confirmed"}
+    answer = client_of("engineer").post(reverse("changes"), given)
+    assert "there is no change" in text_of(answer)
+    assert client_of("auditor").post(reverse("changes"), given).status_code == 403

@@ -15,7 +15,7 @@ from .helpers import make_report
 # Every page and act: its address, method, and what it needs.
 READ = ["overview", "guide", "help", "reports", "compare", "exceptions", "workloads",
         "annotations", "imports", "sources", "nodes", "invoices", "rules", "baselines",
-        "training"]  # fmt: skip
+        "training", "changes"]  # fmt: skip
 ACTS = [
     ("close", {}, "close"),
     ("report-restate", {"week": "2026-W47"}, "close"),
@@ -31,6 +31,7 @@ ACTS = [
     ("workload-adopt", {}, "allocate"),
     ("workload-objective", {"slug": "x"}, "allocate"),
     ("training", {}, "baseline"),
+    ("changes", {}, "annotate"),
     ("person", {"pk": 0}, "people"),
     ("person-password", {"pk": 0}, "people"),
     ("people", {}, "people"),

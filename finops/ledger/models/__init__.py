@@ -14,7 +14,7 @@ from .charges import (
 from .evidence import Document, Fetch, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
-from .objectives import ServiceObjective, TrainingBudget
+from .objectives import ChangeDecision, ServiceObjective, TrainingBudget
 from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
 from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
@@ -22,6 +22,7 @@ __all__ = [
     "Baseline",
     "BaselineDecision",
     "CacheHour",
+    "ChangeDecision",
     "Charge",
     "CsvMapping",
     "Delivery",

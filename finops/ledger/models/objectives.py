@@ -1,4 +1,4 @@
-"""What people set: service level objectives and budgets of training (method §5). Append-only."""
+"""What people set: objectives and budgets (§5), verdicts on changes (§10). Append-only."""
 
 from __future__ import annotations
 
@@ -73,3 +73,34 @@ class TrainingBudget(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quarter} {self.amount} {self.currency}"
+
+
+class ChangeDecision(models.Model):
+    """What an engineer says of a detected change; of a change's decisions the newest holds."""
+
+    VERDICTS = [(v, v) for v in ("confirmed", "dismissed")]
+
+    workload = models.ForeignKey(Workload, models.PROTECT, related_name="change_decisions")
+    kind = models.CharField(max_length=20)
+    changed_at = models.DateTimeField(help_text="The hour in which the change first showed.")
+    before = models.TextField()
+    after = models.TextField()
+    verdict = models.CharField(max_length=10, choices=VERDICTS)
+    note = models.TextField(blank=True)
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(verdict__in=["confirmed", "dismissed"]), name="change_decision_verdict"
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["configuration", "engine version", "replicas"]),
+                name="change_decision_kind",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload} {self.kind} {self.verdict}"

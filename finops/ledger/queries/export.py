@@ -34,6 +34,7 @@ from finops.sources.engines import role_of
 
 from .allocation import rules, shared_keys
 from .baselines import newest_baselines
+from .changes import change_of, confirmed, load_hours
 from .evidence import stated_memory
 from .exchange_rates import quotes_of
 from .export_readings import readings
@@ -71,6 +72,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _preemptions(period, as_of)
     yield from _service_levels(period, as_of)
     yield from _training(reading)
+    yield from _changes(reading)
     yield _reaches(reading)
     yield _invoice_lines(period, as_of)
     yield _invoice_amounts(period, as_of)
@@ -400,6 +402,24 @@ def _training(reading: Reading) -> Iterator[Table]:
         (one.charge.document, one.charge.line, one.charge.start, one.charge.end, one.workload,
          one.charge.currency, _whole(one.charge, whole[one.charge.charge_id]))
         for one in spent
+    ))  # fmt: skip
+
+
+def _changes(reading: Reading) -> Iterator[Table]:
+    """The changes that the week's report measures, and the hours around each."""
+    rows = [(change_of(row), row) for row in confirmed(reading)]
+    columns = ("key", "workload", "kind", "at", "before", "after", "confirmed_by", "note")
+    yield table("changes", columns, (
+        (change.key, change.workload, change.kind, change.at, change.before, change.after,
+         row.by, row.note)
+        for change, row in rows
+    ))  # fmt: skip
+    names = ("change", "hour_ms", "cost", "tokens", "levels_ms")
+    yield table("change_hours", names, (
+        (change.key, hour.hour_ms, hour.cost, hour.tokens,
+         {str(level): held for level, held in sorted(hour.levels_ms.items())})
+        for change, _ in rows
+        for hour in load_hours(reading, change)
     ))  # fmt: skip
 
 

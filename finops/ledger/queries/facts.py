@@ -33,6 +33,7 @@ from finops.ledger.which import ledger_name
 
 from .allocation import rule_rows
 from .as_of import known_by
+from .changes import confirmed_changes
 from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
@@ -109,6 +110,7 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
             )
         ),
         training=burn_of(reading),
+        changes=confirmed_changes(reading),
         weights=Weights(),
         parameters=_parameters(),
         exchange=_exchange(reading),

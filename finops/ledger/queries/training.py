@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -101,16 +101,16 @@ def training_charges(reading: Reading) -> Iterator[Spent]:
     if until <= quarter.start:
         return
     span = Period(quarter.start, until)
-    places = dict(_places(reading, span))
+    slugs = {w.slug for w in reading.workloads if w.purpose == "training"}
+    places = dict(places_of(reading, span, slugs))
     rates = rates_of(span, reading.as_of) if reading.rates else None
     for one in charge_parts(span, as_of=reading.as_of, rates=rates, only=places):
         yield Spent(one, places[one.charge_id])
 
 
-def _places(reading: Reading, span: Period) -> Iterator[tuple[int, str]]:
-    """The charges of a span that rules give to training, by only what the rules look at: a quarter
-    holds many charges, and most of them are not of training."""
-    slugs = {w.slug for w in reading.workloads if w.purpose == "training"}
+def places_of(reading: Reading, span: Period, slugs: Collection[str]) -> Iterator[tuple[int, str]]:
+    """The charges of a span that rules give to some workloads, by only what the rules look at: a
+    quarter holds many charges, and most of them are of others."""
     named = {m.name for rule in reading.charge_places.rules for m in rule.matchers}
     names = sorted(named & COLUMNS.keys() | {"commitment_status"})
     fields = [COLUMNS[name] for name in names]

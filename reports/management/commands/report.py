@@ -72,7 +72,7 @@ class Command(ReportCommand):
 
 
 HIDDEN = ("workloads", "tieout", "reasons", "exchange", "written", "service_levels")
-LATER = ("service_level", "service_levels", "training")
+LATER = ("service_level", "service_levels", "training", "changes")
 """What a report sealed by an earlier version does not hold: null there."""
 
 
