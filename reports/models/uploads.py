@@ -29,5 +29,10 @@ class UploadOutcome(models.Model):
     documents = models.JSONField(default=list)
     error = models.TextField(blank=True)
 
+    @property
+    def not_taken(self) -> int:
+        """How many of its documents were refused."""
+        return sum(document.get("status") == "rejected" for document in self.documents)
+
     def __str__(self) -> str:
         return self.error or f"{len(self.documents)} documents"

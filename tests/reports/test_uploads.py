@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
+from django.test import Client
 
 from finops.ledger.models import Charge, Document
 from finops.ledger.operations.ingest import ingest
@@ -72,3 +73,11 @@ def test_bounds(settings: object) -> None:
         take("a.csv")
     assert not Upload.objects.exists()
     connection.check_constraints()
+
+
+def test_a_file_that_was_not_taken_does_not_read_as_read(admin: Client) -> None:
+    chosen = SimpleUploadedFile("bad.csv", b"a,b\n1,2\n")
+    admin.post("/imports/", {"chosen": [chosen], "format": ""})
+    page = admin.get("/imports/").content.decode()
+    assert "1 not taken" in page
+    assert ">read</span>" not in page
