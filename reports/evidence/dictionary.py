@@ -252,7 +252,6 @@ peak_blocks|whole|most blocks in use
 peak_ms|whole|when, ms since 1970
 peak_running|whole|most requests running together
 peak_waiting|whole|most requests waiting for room
-peak_waiting|whole|most requests waiting
 stale_ms|whole|time left out because the gauge stood still, ms
 levels_ms|json|time spent at each half percent of use, ms
 setting|text|gpu_memory_utilization of the engine

@@ -317,6 +317,30 @@ def test_logs_without_a_year_are_of_the_last_such_day() -> None:
     assert instant_in_log("02-30 10:00:00", at) is None and instant_in_log(None, at) is None
 
 
+def test_data_parallel_ranks_of_sglang_are_engines_and_tensor_ranks_are_not(tmp_path: Path) -> None:
+    command("workload", "add", "s", "--model", "m", "--stack", "sglang", "--purpose", "inference",
+            "--by", "Ada")  # fmt: skip
+    command("rule", "add", "s", "--series", "job=sglang", "--by", "Ada")
+    fleet = Fleet()
+    target = {"job": "sglang", "instance": "10.0.0.2:30000", "pod": "s-0", "model_name": "m"}
+    fleet.gauge("sglang:prompt_tokens_total", lambda n: 100 * n, **target)
+    for dp, usage in (("0", 0.25), ("1", 0.75)):
+        for tp in ("0", "1"):
+            rank = target | {"dp_rank": dp, "tp_rank": tp, "pp_rank": "0"}
+            fleet.gauge("sglang:full_token_usage", usage, **rank)
+            fleet.gauge("sglang:num_running_reqs", 3 if dp == "0" else 9, **rank)
+            fleet.gauge("sglang:max_total_num_tokens", 100_000, **rank)
+    ingested(fleet.write(tmp_path / "sglang.om"))
+    (row,) = command("memory", *HOUR, "--by", "workload")["rows"]
+    told = {one["engine"]: one for one in row["engines"]}
+    # Two caches of 100,000 tokens: what two tensor ranks say of one of them is said once.
+    assert sorted(told) == ["s-0 engine 0", "s-0 engine 1"]
+    assert [told[name]["active_tokens_mean"] for name in sorted(told)] == [25_000, 75_000]
+    assert [told[name]["peak_running"] for name in sorted(told)] == [3, 9]
+    assert {one["reserved_tokens"] for one in told.values()} == {100_000}
+    assert sum(one["stale_seconds"] for one in told.values()) == 0
+
+
 # -- right-sizing ----------------------------------------------------------------------------------
 
 
