@@ -2,10 +2,14 @@
 
     .venv/bin/python benchmarks/tokens_backfill.py --series 1000 --hours 24
     .venv/bin/python benchmarks/tokens_backfill.py --series 10000 --hours 1 --store /path/victoria-metrics
+    .venv/bin/python benchmarks/tokens_backfill.py --series 10000 --hours 24 --storage /tmp/blocks
 
 A real Prometheus (or VictoriaMetrics) is filled with counters at 15 s that are known to the token,
 then read by `collect` into a database of its own. Each measure runs in a process of its own, so
-that its memory is its own. Prints one JSON object; the ratios are what counts, for machines differ.
+that its memory is its own. `--storage` keeps the blocks of a Prometheus for the next run, which
+may ask for fewer hours of them. Prints one JSON object; the ratios are what counts, for machines
+differ. The naive client is prometheus-api-client with pandas where `--naive` names a Python that
+has them, else a plain loop over `query_range`.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +35,7 @@ from urllib.request import Request, urlopen
 ROOT = Path(__file__).resolve().parent.parent
 START = datetime(2026, 11, 16, tzinfo=UTC)
 STEP_S = 15
+SEGMENT_HOURS = 10
 COUNTERS = (
     "vllm:prompt_tokens_total",
     "vllm:generation_tokens_total",
@@ -38,7 +43,7 @@ COUNTERS = (
     "vllm:request_prompt_tokens_sum",
     "vllm:request_generation_tokens_sum",
 )
-RESTART_EVERY = 40  # one engine in so many restarts once a day, in its middle
+RESTART_EVERY, RESTART_STEP = 40, 12 * 3600 // STEP_S  # one engine in so many restarts at noon
 
 
 def value_at(engine: int, counter: int, step: int, restart: int | None) -> int:
@@ -51,7 +56,8 @@ def value_at(engine: int, counter: int, step: int, restart: int | None) -> int:
 
 
 def restart_of(engine: int, steps: int) -> int | None:
-    return steps // 2 + engine % 7 if engine % RESTART_EVERY == 3 and steps > 240 else None
+    restart = RESTART_STEP + engine % 7
+    return restart if engine % RESTART_EVERY == 3 and restart < steps else None
 
 
 def labels_of(engine: int) -> dict[str, str]:
@@ -63,29 +69,37 @@ def labels_of(engine: int) -> dict[str, str]:
     }
 
 
-def truth(engines: int, steps: int) -> dict[str, int]:
-    """Tokens of all engines over the whole span, by counter, as far as any reading shows them."""
+def truth(engines: int, steps: int, seen: int) -> dict[str, int]:
+    """Tokens of all engines over the first `seen` of the store's steps, by counter, as far as any
+    reading shows them."""
     found = dict.fromkeys(COUNTERS, 0)
     for engine in range(engines):
         restart = restart_of(engine, steps)
+        has_restarted = restart is not None and restart < seen
         for index, name in enumerate(COUNTERS):
-            last = value_at(engine, index, steps - 1, restart)
-            before = value_at(engine, index, restart - 1, None) if restart is not None else 0
-            found[name] += last + before
+            found[name] += value_at(engine, index, seen - 1, restart)
+            if has_restarted:
+                found[name] += value_at(engine, index, restart - 1, None)
     return found
 
 
-def columns(engine: int, steps: int) -> Iterator[tuple[str, dict[str, str], list[float]]]:
-    """The series of one engine: its counters, `up` and the start of its process."""
+def series_of(
+    engine: int, index: int, steps: int
+) -> tuple[str, dict[str, str], Callable[[int], float]]:
+    """One of the series of an engine: its counters, the start of its process, `up`."""
     labels, restart = labels_of(engine), restart_of(engine, steps)
-    model = {"model_name": f"model-{engine % 20}", "engine": "0"}
-    for index, name in enumerate(COUNTERS):
-        yield name, labels | model, [value_at(engine, index, s, restart) for s in range(steps)]
+    if index < len(COUNTERS):
+        model = {"model_name": f"model-{engine % 20}", "engine": "0"}
+        return COUNTERS[index], labels | model, lambda s: value_at(engine, index, s, restart)
+    if index > len(COUNTERS):
+        return "up", labels, lambda s: 1
     born = instants_ms(engine, 1)[0] / 1000 - 3
     again = born if restart is None else born + restart * STEP_S - 5
-    marks = [again if restart is not None and s >= restart else born for s in range(steps)]
-    yield "process_start_time_seconds", labels, marks
-    yield "up", labels, [1] * steps
+    return (
+        "process_start_time_seconds",
+        labels,
+        lambda s: again if restart is not None and s >= restart else born,
+    )
 
 
 def instants_ms(engine: int, steps: int) -> list[int]:
@@ -103,57 +117,82 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def make_blocks(folder: Path, storage: Path, engines: int, steps: int) -> None:
+    """Blocks that promtool makes of the series, a few hours at a time: the texts are large."""
+    each = SEGMENT_HOURS * 3600 // STEP_S
+    for since in range(0, steps, each):
+        text = folder / "samples.om"
+        with text.open("w") as file:
+            for index in range(len(COUNTERS) + 2):
+                for engine in range(engines):
+                    file.writelines(lines_of(engine, index, since, min(steps, since + each), steps))
+            file.write("# EOF\n")
+        made = [
+            "promtool",
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "--max-block-duration=162h",
+        ]
+        subprocess.run([*made, text, storage], check=True, stdout=subprocess.DEVNULL)
+        text.unlink()
+
+
+def lines_of(engine: int, index: int, since: int, until: int, steps: int) -> Iterator[str]:
+    """The lines of one series of one engine between two steps."""
+    name, labels, values = series_of(engine, index, steps)
+    head = name + "{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "} "
+    first = instants_ms(engine, 1)[0]
+    for step in range(since, until):
+        at = first + step * STEP_S * 1000
+        yield f"{head}{values(step)} {at // 1000}.{at % 1000:03d}\n"
+
+
 @contextmanager
-def prometheus(folder: Path, engines: int, steps: int) -> Iterator[str]:
-    """A real Prometheus over blocks that promtool made of the series."""
-    text, storage = folder / "samples.om", folder / "tsdb"
-    with text.open("w") as file:
-        for index, name in enumerate((*COUNTERS, "process_start_time_seconds", "up")):
-            for engine in range(engines):
-                _, labels, values = list(columns(engine, steps))[index]
-                inner = ",".join(f'{k}="{v}"' for k, v in labels.items())
-                head = f"{name}{{{inner}}} "
-                file.writelines(
-                    f"{head}{value} {at / 1000:.3f}\n"
-                    for at, value in zip(instants_ms(engine, steps), values, strict=True)
-                )
-        file.write("# EOF\n")
-    made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=162h"]
-    subprocess.run([*made, str(text), str(storage)], check=True, stdout=subprocess.DEVNULL)
-    text.unlink()
+def prometheus(
+    folder: Path, engines: int, steps: int, kept: Path | None
+) -> Iterator[tuple[str, int]]:
+    """A real Prometheus over blocks that promtool made of the series: its URL and process."""
+    storage = kept or folder / "tsdb"
+    if not (storage / "made").exists():
+        make_blocks(folder, storage, engines, steps)
+        (storage / "made").touch()
     (folder / "p.yml").write_text("scrape_configs: []\n")
     port = free_port()
     with serving(
         ["prometheus", f"--config.file={folder / 'p.yml'}", f"--storage.tsdb.path={storage}",
          "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}"],
         f"http://127.0.0.1:{port}", "/-/ready", folder,
-    ) as url:  # fmt: skip
-        yield url
+    ) as serving_it:  # fmt: skip
+        yield serving_it
 
 
 @contextmanager
-def victoria(binary: str, folder: Path, engines: int, steps: int) -> Iterator[str]:
+def victoria(binary: str, folder: Path, engines: int, steps: int) -> Iterator[tuple[str, int]]:
     """A VictoriaMetrics that the series are imported into."""
     port = free_port()
     command = [binary, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}",
                "-retentionPeriod=100y", "-maxLabelsPerTimeseries=60",
                "-search.maxPointsPerTimeseries=100000", "-search.maxUniqueTimeseries=1000000",
                "-search.latencyOffset=0s"]  # fmt: skip
-    with serving(command, f"http://127.0.0.1:{port}", "/health", folder) as url:
+    with serving(command, f"http://127.0.0.1:{port}", "/health", folder) as (url, process):
         for engine in range(engines):
             lines = [
-                json.dumps({"metric": {"__name__": name} | labels, "values": values,
+                json.dumps({"metric": {"__name__": name} | labels,
+                            "values": [values(step) for step in range(steps)],
                             "timestamps": instants_ms(engine, steps)})
-                for name, labels, values in columns(engine, steps)
+                for name, labels, values in (
+                    series_of(engine, index, steps) for index in range(len(COUNTERS) + 2)
+                )
             ]  # fmt: skip
             urlopen(Request(url + "/api/v1/import", "\n".join(lines).encode()))
         urlopen(url + "/internal/force_flush")
         time.sleep(2)
-        yield url
+        yield url, process
 
 
 @contextmanager
-def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[str]:
+def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[tuple[str, int]]:
     with (folder / "store.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -163,10 +202,16 @@ def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[
                 break
             except OSError:
                 time.sleep(0.1)
-        yield url
+        yield url, process.pid
     finally:
         process.terminate()
         process.wait(60)
+
+
+def cpu_seconds_of(process: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # -- measures, each in a process of its own --------------------------------------------------------
@@ -234,10 +279,14 @@ def _ledger(url: str, since: datetime, until: datetime) -> Any:
 def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     """The store's own time: the very requests that `collect` sends, their answers thrown away."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
+    import django
+
+    django.setup()
     from finops.core.period import Period
     from finops.ledger import store
     from finops.ledger.access import Access
     from finops.ledger.fetch import Door
+    from finops.ledger.probe import probe
 
     answered = {"bytes": 0, "requests": 0}
 
@@ -247,15 +296,56 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
             answered["requests"] += 1
             if b"/series" in answer.request.url.encode():
                 return super()._value(answer, body, read)
+            if read == self._unsnapped:
+                return b""
             return {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
-    at = since
-    with Draining(Access(url)) as door:
+    with Door(Access(url)) as door:
+        told = probe(door, until)
+    access = Access(url, product=told["product"] or "", remote_read=told["remote_read"])
+    before, at = time.perf_counter(), since
+    with Draining(access) as door:
         while at < until:
             end = min(until, at + timedelta(hours=1))
             store.gather(door, (), Period(at, end))
             at = end
-    return dict(answered)
+    return answered | {"seconds": time.perf_counter() - before}
+
+
+NAIVE = """
+import json, sys, time
+import pandas
+from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
+from datetime import datetime, timedelta
+url, since, until, step, names = sys.argv[1:6]
+since, until = map(datetime.fromisoformat, (since, until))
+client, totals, at, before = PrometheusConnect(url=url), {}, since, time.perf_counter()
+for name in names.split(","):
+    at, last = since, None
+    while at < until:
+        end = min(until, at + timedelta(hours=1))
+        rows = client.custom_query_range(name, at, end, step)
+        frame = MetricRangeDataFrame(rows)
+        wide = frame.pivot_table(index=frame.index, columns="instance", values="value")
+        if last is not None:
+            wide = pandas.concat([last, wide])
+        totals[name] = totals.get(name, 0.0) + float(wide.diff().clip(lower=0).sum().sum())
+        last, at = wide.iloc[[-1]], end
+print(json.dumps({"seconds": time.perf_counter() - before, **totals}))
+"""
+
+
+def by_pandas(python: str, url: str, since: datetime, until: datetime) -> dict[str, Any]:
+    """The usual client: stepped values into a data frame of floats, positive differences added."""
+    found = subprocess.run(
+        [python, "-c", NAIVE, url, since.isoformat(), until.isoformat(), str(STEP_S),
+         ",".join(COUNTERS)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    told = json.loads(found.stdout.splitlines()[-1])
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return {"seconds": told["seconds"], "peak_mib": peak,
+            "prompt": told[COUNTERS[0]], "generation": told[COUNTERS[1]]}  # fmt: skip
 
 
 def naive(url: str, since: datetime, until: datetime) -> dict[str, Any]:
@@ -285,49 +375,54 @@ def naive(url: str, since: datetime, until: datetime) -> dict[str, Any]:
 # -- the whole -------------------------------------------------------------------------------------
 
 
-def run(series: int, hours: int, binary: str | None) -> dict[str, Any]:
-    engines, steps = series // len(COUNTERS), (hours + 1) * 3600 // STEP_S
+def run(chosen: argparse.Namespace) -> dict[str, Any]:
+    engines, hours = chosen.series // len(COUNTERS), chosen.hours
+    made_hours = chosen.storage_hours or hours + 1
+    steps = made_hours * 3600 // STEP_S
     folder = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
     folder.chmod(0o711)
     data = folder / "data"
     data.mkdir(mode=0o711)
     store = (
-        victoria(binary, folder, engines, steps) if binary else prometheus(folder, engines, steps)
+        victoria(chosen.store, folder, engines, steps)
+        if chosen.store
+        else prometheus(folder, engines, steps, chosen.storage)
     )
-    until = START + timedelta(hours=hours)
+    until, later = START + timedelta(hours=hours), START + timedelta(hours=hours + 1)
+    found: dict[str, dict[str, Any]] = {}
     try:
-        with store as url:
-            own = measured("drain", url, START, until, data)
-            filled = measured("collect", url, START, until, data)
-            hour_own = measured("drain", url, until, until + timedelta(hours=1), data)
-            hour = measured("collect", url, until, until + timedelta(hours=1), data)
-            plain = measured("naive", url, START, until + timedelta(hours=1), data)
+        with store as (url, process):
+            for name, what, since, end in (
+                ("store", "drain", START, until),
+                ("backfill", "collect", START, until),
+                ("hour_store", "drain", until, later),
+                ("hour", "collect", until, later),
+            ):
+                before, load = cpu_seconds_of(process), os.getloadavg()[0]
+                found[name] = measured(what, url, since, end, data)
+                found[name]["store_cpu_seconds"] = cpu_seconds_of(process) - before
+                found[name]["load_before"] = load
+            if chosen.naive:
+                found["naive"] = by_pandas(chosen.naive, url, START, later)
+            elif not chosen.no_naive:
+                found["naive"] = measured("naive", url, START, later, data)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    exact = truth(engines, steps)
-    counted = filled["prompt"] + hour["prompt"]
+    exact = truth(engines, steps, (hours + 1) * 3600 // STEP_S)[COUNTERS[0]]
+    backfill, own = found["backfill"], found["store"]
     return {
-        "store": Path(binary).name if binary else "prometheus",
+        "store": Path(chosen.store).name if chosen.store else "prometheus",
         "counter_series": engines * len(COUNTERS),
         "all_series": engines * (len(COUNTERS) + 2),
         "hours": hours,
-        "readings": filled["readings"],
-        "store_seconds": own["seconds"],
-        "backfill_seconds": filled["seconds"],
-        "backfill_cpu_seconds": filled["cpu_seconds"],
-        "backfill_over_store": filled["seconds"] / own["seconds"],
-        "readings_per_second": filled["readings"] / filled["seconds"],
-        "peak_mib": filled["peak_mib"],
-        "hour_store_seconds": hour_own["seconds"],
-        "hour_seconds": hour["seconds"],
-        "hour_cpu_seconds": hour["cpu_seconds"],
-        "hour_peak_mib": hour["peak_mib"],
-        "naive_seconds": plain["seconds"],
-        "naive_peak_mib": plain["peak_mib"],
-        "true_prompt": exact[COUNTERS[0]],
-        "counted_prompt": counted,
-        "naive_prompt": plain["prompt"],
-        "naive_error": plain["prompt"] / exact[COUNTERS[0]] - 1,
+        **found,
+        "backfill_over_store": backfill["seconds"] / own["seconds"],
+        "backfill_cpu_over_store_cpu": backfill["cpu_seconds"] / own["store_cpu_seconds"],
+        "readings_per_second": backfill["readings"] / backfill["seconds"],
+        "readings_per_cpu_second": backfill["readings"] / backfill["cpu_seconds"],
+        "true_prompt": exact,
+        "counted_prompt": backfill["prompt"] + found["hour"]["prompt"],
+        "naive_error": found["naive"]["prompt"] - exact if "naive" in found else None,
     }
 
 
@@ -336,6 +431,10 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=1000)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--store", help="path of a victoria-metrics binary; else prometheus")
+    parser.add_argument("--storage", type=Path, help="blocks of a Prometheus, made once and kept")
+    parser.add_argument("--storage-hours", type=int, help="how many hours those blocks hold")
+    parser.add_argument("--naive", help="a Python that has prometheus-api-client")
+    parser.add_argument("--no-naive", action="store_true", help="leave the naive client out")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--from", dest="since", help=argparse.SUPPRESS)
@@ -345,7 +444,7 @@ def main() -> None:
         since, until = map(datetime.fromisoformat, (chosen.since, chosen.until))
         print(json.dumps(measure(chosen.measure, chosen.url, since, until)))
         return
-    print(json.dumps(run(chosen.series, chosen.hours, chosen.store), indent=1))
+    print(json.dumps(run(chosen), indent=1))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 Matcher = tuple[str, str, str]
 """Label, sign (`=`, `!=`, `=~`, `!~`) and value."""
+_Name = tuple[str, tuple[tuple[str, str], ...]]
 Column = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -88,7 +90,6 @@ class Answers:
 
     series: list[SeriesReadings] = field(default_factory=list)
     histograms: set[str] = field(default_factory=set)
-    _labels: dict[bytes, tuple[str, str]] = field(default_factory=dict)
     _times: dict[bytes, array[int]] = field(default_factory=dict)
 
     def add(self, body: bytes) -> None:
@@ -107,6 +108,10 @@ class Answers:
         labels: list[tuple[str, str]] = []
         pieces: list[tuple[array[int], Column]] = []
         has_histograms = False
+        head = body.find(_USUAL_HEAD, at, end)
+        named = _named(body[at:head]) if head > at else None
+        if named is not None:
+            at = head
         while at < end:
             if body.startswith(_USUAL_HEAD, at):
                 count, time, bits = _usual(body, at, end)
@@ -116,25 +121,19 @@ class Answers:
                     continue
             number, span, at = _next(body, at, end)
             if number == _LABEL_FIELD:
-                labels.append(self._label(body[span[0] : span[1]]))
+                labels.append(_label(body[span[0] : span[1]]))
             elif number == _SAMPLE_FIELD:
                 pieces.append(_sample(body, *span))
             else:
                 has_histograms = has_histograms or number == _HISTOGRAM_FIELD
-        metric = dict(labels).get("__name__", "")
+        metric, others = named or ("", ())
+        if labels or named is None:
+            metric, others = _apart([*([("__name__", metric)] if metric else []), *others, *labels])
         if has_histograms:
             self.histograms.add(metric)
         columns = self._columns(pieces)
         if columns is not None:
-            others = tuple(sorted(pair for pair in labels if pair[0] != "__name__"))
             self.series.append(SeriesReadings(metric, others, *columns))
-
-    def _label(self, raw: bytes) -> tuple[str, str]:
-        found = self._labels.get(raw)
-        if found is None:
-            texts = {n: raw[start:end].decode() for n, (start, end) in _fields(raw, 0, len(raw))}
-            found = self._labels[raw] = (texts.get(1, ""), texts.get(2, ""))
-        return found
 
     def _times_of(self, time: np.ndarray[Any, np.dtype[np.uint64]]) -> array[int]:
         raw = time.tobytes()
@@ -158,6 +157,34 @@ class Answers:
         if not len(times):
             return None
         return in_order(times, array("d", bits.tobytes()))
+
+
+@lru_cache(maxsize=1 << 15)
+def _named(raw: bytes) -> _Name | None:
+    """Metric and labels of the fields before a series' first sample, the same in every answer; None
+    where there are other fields than labels."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    try:
+        while at < len(raw):
+            number, (start, after), at = _next(raw, at, len(raw))
+            if number != _LABEL_FIELD:
+                return None
+            found.append(_label(raw[start:after]))
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return _apart(found)
+
+
+def _label(raw: bytes) -> tuple[str, str]:
+    texts = {n: raw[start:end].decode() for n, (start, end) in _fields(raw, 0, len(raw))}
+    return texts.get(1, ""), texts.get(2, "")
+
+
+def _apart(labels: Sequence[tuple[str, str]]) -> _Name:
+    """The metric, and the other labels in order."""
+    others = tuple(sorted(pair for pair in labels if pair[0] != "__name__"))
+    return dict(labels).get("__name__", ""), others
 
 
 def _usual(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -239,6 +240,33 @@ def test_a_failure_in_the_middle_keeps_what_came_and_the_next_run_fills_it(store
     store.replies = []
     assert collect_source(source, by="ada", at=AFTER).ok
     assert token_totals(RECORDING).prompt == PROMPT_TOKENS
+
+
+def test_the_next_window_is_asked_for_before_the_last_is_posted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = made(store.url)
+    asked_when_posted: list[int] = []
+    posted = collect._post
+
+    def post(*arguments: Any, **named: Any) -> Any:
+        expected, until = min(3, len(asked_when_posted) + 2), time.monotonic() + 10
+        while len(_asked(store)) < expected and time.monotonic() < until:
+            time.sleep(0.01)
+        asked_when_posted.append(len(_asked(store)))
+        return posted(*arguments, **named)
+
+    monkeypatch.setattr(collect, "_post", post)
+    period = Period(FIRST.start - timedelta(hours=1), RECORDING.end)
+    assert collect_source(source, by="ada", at=AFTER, period=period).ok
+    assert asked_when_posted == [2, 3, 3]
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+
+
+def _asked(store: Store) -> list[str]:
+    """The windows that were asked for so far."""
+    return [path for path, _, _ in store.seen if path == "/api/v1/series"]
 
 
 def test_an_answer_that_is_not_the_apis_fails_whole(store: Store) -> None:

@@ -136,3 +136,21 @@ def test_an_answer_cut_short_is_refused() -> None:
     for cut in range(1, len(whole)):
         with pytest.raises(Refused, match="ends too early"):
             read(whole[:cut])
+
+
+def test_labels_that_hold_the_bytes_of_a_sample_stay_labels() -> None:
+    odd = "x\x12\x10\x09y"
+    for labels in ({"__name__": "a", "job": odd}, {"__name__": odd, "b": "c"}):
+        for _ in range(2):  # the second time they are known
+            (one,) = read(
+                answered(series(labels, [(NOW_MS + n, 1.0 + n) for n in range(3)]))
+            ).series
+            assert {"__name__": one.metric, **dict(one.labels)} == labels
+            assert list(one.values) == [1.0, 2.0, 3.0]
+
+
+def test_labels_after_samples_count_too() -> None:
+    late = message(1, message(1, b"job") + message(2, b"late"))
+    whole = series({"__name__": "a"}, [(NOW_MS + n, 1.0 + n) for n in range(3)], late)
+    (one,) = read(answered(whole)).series
+    assert (one.metric, one.labels) == ("a", (("job", "late"),))

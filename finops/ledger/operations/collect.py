@@ -8,9 +8,11 @@ be collected twice at once, or be cut off at any instant, and the ledger is the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from finops.core.period import HOUR, Period, hour_of, rfc3339
@@ -98,18 +100,50 @@ def collect_source(
     try:
         with Door(access_to(source)) as door:
             wanted = windows_of(source, door, at=at, period=period)
-            for number, window in enumerate(wanted, 1):
-                progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
-                result.incomplete_hours |= set(window.hours())  # until it has come
-                _add(
-                    result,
-                    collect_window(
-                        source, window, door=door, by=by, at=at, again=period is not None
-                    ),
-                )
+            again = period is not None
+            with _Reader(source, door, wanted, again=again) as reader:
+                for number, window in enumerate(wanted, 1):
+                    progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
+                    result.incomplete_hours |= set(window.hours())  # until it has come
+                    _add(
+                        result,
+                        collect_window(
+                            source, window, door=door, by=by, at=at, again=again, read=reader.read
+                        ),
+                    )
     except FetchFailed as error:
         result.warnings.append(str(error))
     return result
+
+
+class _Reader:
+    """Asks for the next window while one is posted: a store takes its time, and so does posting."""
+
+    def __init__(
+        self, source: Source, door: Door, wanted: Sequence[Period], *, again: bool
+    ) -> None:
+        self.source, self.door = source, door
+        left = [one for one in wanted if again or not is_complete(source, one)]
+        self._following = dict(pairwise(left))
+        self._thread = ThreadPoolExecutor(1)
+        self._asked: dict[Period, Future[Gathered]] = {}
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def read(self, window: Period) -> Gathered:
+        """A window's samples; FetchFailed as `gather`. The window after it is asked for."""
+        asked = self._asked.pop(window, None)
+        found = self._ask(window).result() if asked is None else asked.result()
+        if (following := self._following.get(window)) is not None:
+            self._asked[following] = self._ask(following)
+        return found
+
+    def _ask(self, window: Period) -> Future[Gathered]:
+        return self._thread.submit(_gather, self.source, window, self.door)
 
 
 def windows_of(
@@ -174,18 +208,26 @@ def _cut(source: Source, door: Door, period: Period) -> Iterator[Period]:
 
 
 def collect_window(
-    source: Source, window: Period, *, door: Door, by: str, at: datetime, again: bool = False
+    source: Source,
+    window: Period,
+    *,
+    door: Door,
+    by: str,
+    at: datetime,
+    again: bool = False,
+    read: Callable[[Period], Gathered] | None = None,
 ) -> Window:
     """Ask for one window and post what came, in one transaction.
 
-    Without `again`, a window that was fetched whole before is left alone. A store that goes on
+    Without `again`, a window that was fetched whole before is left alone. `read` gives the samples
+    of a window that may have been asked for already; by default the door is asked. A store that goes on
     warning leaves a fetch that says so and no readings (method §2.8); one that does not answer
     leaves the same and raises FetchFailed.
     """
     if not again and is_complete(source, window):
         return Window(window, True, False, Gathered())
     try:
-        gathered = _gather(source, window, door)
+        gathered = read(window) if read is not None else _gather(source, window, door)
     except FetchFailed as error:
         _post_incomplete(source, window, [str(error)], at)
         raise

@@ -106,7 +106,7 @@ def ledger_role(metric: str, labels: Mapping[str, str]) -> str | None:
     return "created" if any(r is not None and r.name in TOKEN_ROLES for r in marked) else None
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 13)
 def _identity(labels: Labels, more_replica_labels: tuple[str, ...]) -> _Identity | Fault:
     """Who a label set names, the replica apart; many counters of a target share theirs."""
     known = dict(labels)
@@ -117,6 +117,19 @@ def _identity(labels: Labels, more_replica_labels: tuple[str, ...]) -> _Identity
     replica = ",".join(known.pop(name) for name in names if name in known)
     job, instance = known.get("job", ""), known.get("instance", "")
     return _Identity(job, instance, replica, labels_digest(known), known)
+
+
+@lru_cache(maxsize=1 << 15)
+def _wanted(
+    metric: str, labels: Labels, more_replica_labels: tuple[str, ...]
+) -> _Wanted | Fault | None:
+    """What a series is kept as; a collector meets the same ones hour after hour."""
+    identity = _identity(labels, more_replica_labels)
+    known = dict(labels) if isinstance(identity, Fault) else identity.labels
+    role = ledger_role(metric, known)
+    if role is None:
+        return None
+    return identity if isinstance(identity, Fault) else _Wanted(metric, role, identity)
 
 
 def _fault_of(labels: Mapping[str, str], more_replica_labels: tuple[str, ...]) -> Fault | None:
@@ -146,17 +159,9 @@ class Names:
     def of(self, batch: Iterable[SeriesReadings]) -> list[Named | Fault | None]:
         """For each series of a batch: its name, or why it cannot be kept, or None where the ledger
         does not use it. New targets and series are made."""
-        found = [self._wanted(one) for one in batch]
+        found = [_wanted(one.metric, one.labels, self.replica_labels) for one in batch]
         self._make([one for one in found if isinstance(one, _Wanted)])
         return [self._named(one) if isinstance(one, _Wanted) else one for one in found]
-
-    def _wanted(self, one: SeriesReadings) -> _Wanted | Fault | None:
-        identity = _identity(one.labels, self.replica_labels)
-        labels = dict(one.labels) if isinstance(identity, Fault) else identity.labels
-        role = ledger_role(one.metric, labels)
-        if role is None:
-            return None
-        return identity if isinstance(identity, Fault) else _Wanted(one.metric, role, identity)
 
     def _named(self, one: _Wanted) -> Named:
         target = self._targets[one.identity.job, one.identity.instance]
