@@ -33,6 +33,8 @@ MARK_ROLES = ("created", "process_start")
 MOST_SAMPLES = 6_000_000
 """A document with more is derived the careful way: its readings are not all held in memory."""
 
+TARGETS_AT_ONCE = 400
+
 # The newest row of each series, by its index: the cost of asking must not grow with history.
 _NEWEST = """
 SELECT wanted.id, (extract(epoch FROM row.hour) * 1000)::bigint, row.carry::text
@@ -119,14 +121,22 @@ class Plain:
                 self.held[target].is_plain = False
         self._leave_out_marked_elsewhere()
         states = self._states()
+        targets = [target for target, held in self.held.items() if held.is_plain]
+        plain: set[int] = set()
+        for start in range(0, len(targets), TARGETS_AT_ONCE):
+            plain |= self._post_some(targets[start : start + TARGETS_AT_ONCE], states, earliest)
+        return plain
+
+    def _post_some(
+        self, targets: Sequence[int], states: Mapping[int, State], earliest: Mapping[str, int]
+    ) -> set[int]:
+        """Posts the rows of those of the targets whose hours are all plain, and gives them."""
         counters = [
             counter
-            for target, held in self.held.items()
-            if held.is_plain
-            for counter in self._counters(target, held, states, earliest)
+            for target in targets
+            for counter in self._counters(target, self.held[target], states, earliest)
         ]
-        failed = {counter.target for counter in _booked(counters)}
-        plain = {target for target, held in self.held.items() if held.is_plain} - failed
+        plain = set(targets) - {counter.target for counter in _booked(counters)}
         lines = [
             _line(counter.series, row, self.at)
             for counter in counters
