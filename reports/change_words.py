@@ -31,11 +31,15 @@ def impact(row: Mapping[str, Any], currency: str) -> dict[str, str]:
     if use:
         found["use_words"] = (
             f"{figures.percent(use['before'])} → {figures.percent(use['after'])}: "
-            f"{figures.percent(use['difference'], sign=True)} "
-            f"({figures.percent(use['lower'], sign=True)} to "
-            f"{figures.percent(use['upper'], sign=True)})"
+            f"{_points(use['difference'])} points "
+            f"({_points(use['lower'])} to {_points(use['upper'])})"
         )
     return found
+
+
+def _points(share: str) -> str:
+    """A difference of two shares, in hundredths of the whole."""
+    return figures.signed(Decimal(share) * 100, 1)
 
 
 def _tone(cost: Mapping[str, str]) -> str:
