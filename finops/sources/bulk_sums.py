@@ -160,7 +160,7 @@ class Sums:
         self._stamp_names = (*(name for name in STAMP if name in layout.texts), *SPAN)
         self._stamp = ", ".join(_name(name) for name in self._stamp_names)
         self._stamps: dict[tuple[str, ...], dict[str, Any] | None] = {}
-        self._rows = 0
+        self._rows, self._is_compact = 0, True
         self._make()
 
     def _run(self, query: str) -> DuckDBPyConnection:
@@ -215,6 +215,7 @@ class Sums:
             f"JOIN kinds USING ({kind}) WHERE alone IS NULL"
         )
         self._rows += self._run("SELECT count(*) FROM found").fetchall()[0][0]
+        self._is_compact = False
         if self._rows > MOST_ROWS:
             self._compact()
 
@@ -222,8 +223,6 @@ class Sums:
     def full(self) -> bool:
         """Whether the sums should be taken now, so that memory stays what it is."""
         return self._rows > MOST_ROWS // 2 + MOST_ROWS // 8 and self._is_compact
-
-    _is_compact = False
 
     def _compact(self) -> None:
         spans = ", ".join(_name(name) for name in SPAN)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from finops.core.allocation import OUT_OF_SCOPE, Place, Rule, charge_matchers
 from finops.core.matching import parse_matchers
-from finops.sources import bulk_chunks, bulk_sieve, focus, focus_bulk
+from finops.sources import bulk_chunks, bulk_sieve, bulk_sums, focus, focus_bulk
 from finops.sources.gpu_shapes import catalogue
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import AMOUNTS, DIMENSIONS, is_summable
@@ -151,6 +151,19 @@ def test_a_sum_has_the_decimals_of_its_most_exact_line(folder: Path) -> None:
     path = written(folder, {"BilledCost": "1"}, {"BilledCost": "2.500"}, {"BilledCost": "3.1"})
     _, sums, _, _ = both_ways(path)
     assert sorted(str(one.billed_cost) for one in sums) == ["1", "5.600"]  # 1 = its effective cost
+
+
+def test_more_sums_than_memory_is_for_come_in_several_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_sums, "MOST_ROWS", 8)
+    rows = [{"ServiceName": f"service {i % 7}", "BilledCost": f"{i}.5"} for i in range(80)]
+    rows += [{"ChargeDescription": "H100 GPU"}]
+    whole, sums, _, _ = both_ways(written(folder, *rows))
+    assert [one.line for one in whole] == [82]
+    assert len(sums) > 7
+    assert sum(one.line_count for one in sums) == 80
+    assert len({one.line for one in sums}) == len(sums)
 
 
 def test_a_quoted_line_feed_across_chunks(folder: Path) -> None:
