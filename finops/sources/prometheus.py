@@ -176,9 +176,11 @@ def _refuse_stepped(rows: list[Any], name: str) -> None:
     grids: dict[str, list[float]] = {}
     for row in rows:
         target = row["metric"].get("instance") if _has_samples(row) else None
-        if target is not None and len(row["values"]) >= MIN_STEPPED_SAMPLES:
+        known = grids.get(str(target), ())
+        # Most series of a target are as long as its longest: their times need not be looked at.
+        if target is not None and len(row["values"]) >= max(MIN_STEPPED_SAMPLES, len(known) + 1):
             times = [pair[0] for pair in row["values"] if _is_time(pair)]
-            if len(times) > len(grids.get(str(target), ())):
+            if len(times) > len(known):
                 grids[str(target)] = times
     step = _shared_step(list(grids.values()))
     if step is not None:

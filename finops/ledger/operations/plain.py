@@ -18,7 +18,7 @@ import orjson
 from django.db import connections
 
 from finops.core.counter import DAY_MS, HourRow, Mark
-from finops.core.period import instant_of
+from finops.core.period import HOUR_MS, instant_of
 from finops.core.plain_hours import Numbers, PlainHour, State, book_plain
 from finops.ledger.models import TokenHour
 from finops.ledger.which import ledger_name
@@ -95,6 +95,9 @@ class Plain:
         self.document, self.names, self.at = document, names, at
         self.held: dict[int, _Held] = {}
         self.samples = 0
+        # Counters of one target are read at the same times: one column for all of them, so that
+        # the clock of an hour is told once (`core.plain_hours.Clocks`).
+        self._times: dict[bytes, array[int]] = {}
 
     def add(self, job: str, piece: Piece) -> None:
         """Remembers a piece until all of the document's are there."""
@@ -109,7 +112,8 @@ class Plain:
             target.is_plain = False
             target.columns.clear()
         if target.is_plain:
-            hours[piece.hour_ms] = _Column(piece.replica, piece.times_ms, piece.values)
+            times_ms = self._times.setdefault(piece.times_ms.tobytes(), piece.times_ms)
+            hours[piece.hour_ms] = _Column(piece.replica, times_ms, piece.values)
 
     def post(self, doubtful: Iterable[int], earliest: Mapping[str, int]) -> set[int]:
         """Posts the rows of all targets that are plain and gives those targets.
@@ -266,10 +270,11 @@ class _Counter:
         is_plain, mark = self.marks.at(hour_ms, column)
         if not is_plain:
             return None
+        next_day_ms = (hour_ms // DAY_MS + 1) * DAY_MS
         same_day = [
-            each.times_ms
-            for at_ms, each in self.hours.items()
-            if at_ms >= hour_ms and at_ms // DAY_MS == hour_ms // DAY_MS
+            self.hours[at_ms].times_ms
+            for at_ms in range(hour_ms, next_day_ms, HOUR_MS)
+            if at_ms in self.hours
         ]
         return PlainHour(
             hour_ms,
