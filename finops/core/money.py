@@ -40,6 +40,8 @@ def parse_decimal(text: str) -> Decimal:
     if not NUMBER.fullmatch(text):
         raise ValueError(f"not a number: {text[:40]!r}")
     value = Decimal(text)
+    if len(text) <= LARGEST_EXPONENT and "e" not in text and "E" not in text:
+        return value  # plain notation: within every bound below
     if abs(value.adjusted()) > LARGEST_EXPONENT and value != 0:
         raise ValueError(f"number out of range: {text[:40]!r}")
     if -int(value.as_tuple().exponent) > 2 * LARGEST_EXPONENT or len(value.as_tuple().digits) > 120:

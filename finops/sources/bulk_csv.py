@@ -7,6 +7,7 @@ A chunk that is not so plain, or that the engine refuses, is read line by line.
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -65,11 +66,13 @@ class CsvLines:
             for column in AMOUNTS.values()
             if column in texts
         }
-        layout = Layout(texts, amounts, rules)
+        cells = {column: f"v{place}" for column, place in places.items()}
+        layout = Layout(texts, amounts, rules, cells)
         self._sums = Sums(connection, layout)
         is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
         self._layout, self._whole = layout, f"({is_ragged} OR {layout.stays_whole()})"
         self._scratch = scratch
+        self._lines = 0  # of the chunk that was summed last
 
     def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection]:
         """Charges and rejections of lines read one by one, and the sums of the others."""
@@ -89,7 +92,7 @@ class CsvLines:
         if numbers is None:
             yield from rows_of(chunk, self._chunks, self._name, self._delimiter)
             return
-        account.rows_read += chunk.lines - len(numbers)
+        account.rows_read += self._lines - len(numbers)
         lines = _picked(chunk, numbers)
         texts = (checked_text(line, number, self._name) for number, line in lines)
         csv.field_size_limit(MAX_FIELD_CHARACTERS)
@@ -100,8 +103,8 @@ class CsvLines:
         """The lines of a chunk that are not in the sums now; None when none of it is."""
         import duckdb
 
-        with open(self._scratch, "wb", buffering=0) as file:
-            file.write(chunk.content)
+        self._write(chunk.content)
+        expected = chunk.lines
         line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
         source = f"(SELECT *, {line} FROM {self._read_csv(line_feed)})"  # noqa: S608
         query = grouped(self._layout, source, "line", self._whole)
@@ -109,12 +112,20 @@ class CsvLines:
             lines, alone, more = self._sums.take_in(query)
         except duckdb.Error:
             return None
-        if lines != chunk.lines:
+        if lines != expected:
             return None
         if more:
             alone += self._sums.refused_lines(source, "line", self._whole)
         self._sums.keep()
+        self._lines = lines
         return sorted(alone)
+
+    def _write(self, content: bytes) -> None:
+        """The chunk where the engine reads it; over the one before, whose space need not be freed."""
+        flags = os.O_WRONLY | os.O_CREAT
+        with open(os.open(self._scratch, flags, 0o600), "wb", buffering=0) as file:
+            file.write(content)
+            file.truncate(len(content))
 
     def _read_csv(self, line_feed: str) -> str:
         """One column more than the header has: it is null where a row has none, as an absent cell
@@ -152,10 +163,9 @@ def line_feed_of(content: bytes) -> str | None:
         return None
     if _BLANK_AFTER_QUOTE.search(content):
         return None
-    returns = content.count(b"\r")
-    if not returns:
+    if b"\r" not in content:
         return "\\n"
-    is_even = returns == content.count(b"\r\n") == content.count(b"\n")
+    is_even = content.count(b"\r") == content.count(b"\r\n") == content.count(b"\n")
     return "\\r\\n" if is_even else None
 
 

@@ -98,10 +98,18 @@ def looks_like_gpu(texts: Texts) -> str:
     """A condition that holds for every line in which `gpu_of` could see GPU time."""
     more = [re.escape(s.instance_type) for s in catalogue() if not _SEEN.search(s.instance_type)]
     pattern = quoted("|".join((_GPU, *more)))
-    found = [f"regexp_matches({texts[name]}, {pattern})" for name in _MACHINE if name in texts]
-    found += [f"regexp_matches({texts[name]}, {quoted(_PART)})" for name in _PARTS if name in texts]
+    found = [_is_seen(texts[name], pattern) for name in _MACHINE if name in texts]
+    found += [_is_seen(texts[name], quoted(_PART)) for name in _PARTS if name in texts]
     found += [f"contains({texts[name]}, {_BACKSLASH})" for name in _DETAILS if name in texts]
     return _either(found)
+
+
+def _is_seen(text: str, pattern: str) -> str:
+    """Whether a pattern that no empty text meets is found; once per entry of a file's dictionary.
+
+    The engine asks `regexp_matches` of every line, `regexp_extract` of every different text.
+    """
+    return f"regexp_extract({text}, {pattern}) <> ''"
 
 
 def is_reached(rules: Iterable[Rule], texts: Texts) -> str:

@@ -98,11 +98,15 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of one file as SQL: texts by FOCUS name, money, and what is read by the parser."""
+    """The columns of one file as SQL: texts by FOCUS name, money, and what is read by the parser.
+
+    `cells` are the texts where an empty one need not be null, which spares the engine work.
+    """
 
     texts: Texts
     amounts: Mapping[str, Amount]
     rules: Sequence[Rule]
+    cells: Texts | None = None
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -118,17 +122,18 @@ class Layout:
 
     def alike(self) -> str:
         """Which optional amounts a line lacks, and whether the other two are equal; see `Summing`."""
-        flags = [f"({self.amounts[n].is_null})::INT" for n in OPTIONAL if n in self.amounts]
+        flags = [self.amounts[n].is_null for n in OPTIONAL if n in self.amounts]
         both = [
             self.amounts[n].value
             for n in AMOUNTS.values()
             if n not in OPTIONAL and n in self.amounts
         ]
         if len(both) > 1:
-            flags.append(f"({both[0]} = {both[1]})::INT")
+            flags.append(f"{both[0]} = {both[1]}")
         if "ContractedCost" in self.amounts:
-            flags.append(f"({self.amounts['ContractedCost'].value} = 0)::INT")
-        return f"concat_ws('-', {', '.join(flags)})" if flags else "''"
+            flags.append(f"{self.amounts['ContractedCost'].value} = 0")
+        flags = [f"{1 << place} * coalesce({flag}, FALSE)::INT" for place, flag in enumerate(flags)]
+        return " + ".join(flags) or "0"
 
 
 def grouped(layout: Layout, source: str, line: str, whole: str) -> str:
@@ -136,8 +141,8 @@ def grouped(layout: Layout, source: str, line: str, whole: str) -> str:
 
     `line` gives a line's number and `whole` says of each whether it stays whole.
     """
-    keys = [f"coalesce({layout.texts[name]}, '') AS {_name(name)}" for name in layout.kind]
-    keys += [f"coalesce({layout.texts[name]}, '') AS {_name(name)}" for name in SPAN]
+    cells = layout.cells or layout.texts
+    keys = [f"coalesce({cells[name]}, '') AS {_name(name)}" for name in (*layout.kind, *SPAN)]
     keys += [f"{layout.alike()} AS alike", f"CASE WHEN {whole} THEN {line} END AS alone"]
     found = ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
@@ -167,14 +172,14 @@ class Sums:
         return self._connection.execute(query)
 
     def _make(self) -> None:
-        texts = ", ".join(f"{name} VARCHAR" for name in self._kind.split(", "))
+        texts = ", ".join(f"{_name(name)} VARCHAR" for name in self._layout.kind)
         spans = ", ".join(f"{_name(name)} VARCHAR" for name in SPAN)
         stamps = ", ".join(f"{name} VARCHAR" for name in self._stamp.split(", "))
         amounts = "".join(
             f", {_name(name)} {_SUM}, d_{_name(name)} INTEGER" for name in self._layout.amounts
         )
         self._run("CREATE SEQUENCE kind_ids")
-        self._run(f"CREATE TABLE kinds (id INTEGER, {texts})")
+        self._run(f"CREATE TABLE kinds (id INTEGER, {texts}, alike INTEGER)")
         self._run(f"CREATE TABLE refused ({stamps})")
         self._run(
             f"CREATE TABLE sums (kind INTEGER, {spans}, n BIGINT, first BIGINT, last BIGINT{amounts})"
@@ -247,24 +252,27 @@ class Sums:
         amounts = "".join(f", {_with_decimals(_name(n))}" for n in names)
         spans = ", ".join(_name(name) for name in SPAN)
         fields = [field for field, name in AMOUNTS.items() if name in names]
+        absent = dict.fromkeys(field for field in AMOUNTS if field not in fields)
         cursor = self._run(f"SELECT kind, {spans}, n, first, last{amounts} FROM sums")  # noqa: S608
         while batch := cursor.fetchmany(FETCHED_ROWS):
             for kind, start, end, count, first, last, *told in batch:
                 stamp, rest = kinds[kind]
                 accepted = self._stamps[*stamp, start, end]
                 assert accepted is not None
-                amounts_of: dict[str, Any] = dict.fromkeys(AMOUNTS)
-                amounts_of |= {
-                    field: None if text is None else Decimal(text)
-                    for field, text in zip(fields, told, strict=True)
-                }
+                known: dict[str, Any] = dict(zip(fields, map(_decimal, told), strict=True))
                 yield ChargeRecord(
-                    line=first, last_line=last, line_count=count, **accepted, **rest, **amounts_of
+                    line=first,
+                    last_line=last,
+                    line_count=count,
+                    **accepted,
+                    **rest,
+                    **known,
+                    **absent,
                 )
         self._run("DELETE FROM sums")
         self._rows, self._is_compact = 0, False
 
-    def _kind_of(self, texts: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def _kind_of(self, texts: Sequence[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """The stamp of a kind without its span, and the fields that follow from its other texts."""
         told = dict(zip((*self._layout.kind, "alike"), texts, strict=True))
         stamp = tuple(told[name] for name in self._stamp_names if name not in SPAN)
@@ -308,6 +316,10 @@ def _read(
     if row.notes or not is_summable(record):
         return None
     return {name: getattr(record, name) for name in FROM_STAMP}
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
 
 
 def _with_decimals(name: str) -> str:

@@ -51,6 +51,8 @@ def number(text: str) -> Decimal:
     if not text.isascii():
         raise ValueError("not a number")
     value = parse_decimal(text)
+    if len(text) <= MAX_DIGITS and "e" not in text and "E" not in text:
+        return value  # plain notation: no more digits or decimals than characters
     digits, exponent = value.as_tuple().digits, int(value.as_tuple().exponent)
     if len(digits) > MAX_DIGITS or abs(exponent) > MAX_DIGITS:
         raise ValueError(f"a number of more than {MAX_DIGITS} digits")

@@ -86,7 +86,9 @@ def row_of(record: ChargeRecord, snapshot_id: int, sha256: str) -> tuple[Any, ..
     texts = _TEXTS(record)
     if not _is_storable("".join(filter(None, texts))):
         texts = tuple(None if text is None else storable(text) for text in texts)
-    tags = json.dumps(dict(record.tags), ensure_ascii=False) if record.tags else "{}"
+    if not record.tags:
+        return (snapshot_id, sha256, *_PLACE(record), *_NUMBERS(record), *texts, "{}")
+    tags = json.dumps(dict(record.tags), ensure_ascii=False)
     if "\\u0000" in tags or not _is_storable(tags):
         cleaned = {storable(name): storable(value) for name, value in record.tags.items()}
         tags = json.dumps(cleaned, ensure_ascii=False)

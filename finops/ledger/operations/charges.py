@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -292,7 +293,17 @@ def _completed(record: ChargeRecord, scope: Scope, delivery: _Delivery) -> Charg
 
 def scope_of(record: ChargeRecord) -> Scope:
     """What a charge's snapshot is a delivery of."""
-    return storable(record.issuer), storable(record.billing_account), billing_month(record)
+    return _scope(
+        record.issuer,
+        record.billing_account,
+        record.billing_period_start,
+        record.billing_period_end,
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def _scope(issuer: str, account: str, start: datetime, end: datetime) -> Scope:
+    return storable(issuer), storable(account), _month(start, end)
 
 
 def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
@@ -365,8 +376,11 @@ def billing_month(record: ChargeRecord) -> str:
     The middle of the period decides (at most half a month after its start): a provider that bills
     in its own time zone starts the month some hours early or late in UTC.
     """
-    length = record.billing_period_end - record.billing_period_start
-    middle = record.billing_period_start + max(timedelta(), min(length / 2, HALF_A_MONTH))
+    return _month(record.billing_period_start, record.billing_period_end)
+
+
+def _month(start: datetime, end: datetime) -> str:
+    middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
     return f"{middle.year:04d}-{middle.month:02d}"
 
 
