@@ -7,9 +7,9 @@ A chunk that is not so plain, or that the engine refuses, is read line by line.
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from finops.core.allocation import Rule
@@ -71,7 +71,7 @@ class CsvLines:
         self._sums = Sums(connection, layout)
         is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
         self._layout, self._whole = layout, f"({is_ragged} OR {layout.stays_whole()})"
-        self._scratch = scratch
+        self._scratch = Path(scratch)
         self._lines = 0  # of the chunk that was summed last
 
     def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection]:
@@ -122,8 +122,8 @@ class CsvLines:
 
     def _write(self, content: bytes) -> None:
         """The chunk where the engine reads it; over the one before, whose space need not be freed."""
-        flags = os.O_WRONLY | os.O_CREAT
-        with open(os.open(self._scratch, flags, 0o600), "wb", buffering=0) as file:
+        mode = "r+b" if self._scratch.exists() else "wb"
+        with self._scratch.open(mode, buffering=0) as file:
             file.write(content)
             file.truncate(len(content))
 

@@ -252,7 +252,7 @@ class Sums:
         amounts = "".join(f", {_with_decimals(_name(n))}" for n in names)
         spans = ", ".join(_name(name) for name in SPAN)
         fields = [field for field, name in AMOUNTS.items() if name in names]
-        absent = dict.fromkeys(field for field in AMOUNTS if field not in fields)
+        absent: dict[str, Any] = dict.fromkeys(field for field in AMOUNTS if field not in fields)
         cursor = self._run(f"SELECT kind, {spans}, n, first, last{amounts} FROM sums")  # noqa: S608
         while batch := cursor.fetchmany(FETCHED_ROWS):
             for kind, start, end, count, first, last, *told in batch:

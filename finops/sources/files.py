@@ -51,7 +51,7 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            chunk = self._plain.read(len(buffer))
+            chunk = self._plain.read1(len(buffer))  # what one step gives, copied once less
         except EOFError:
             raise Refused(f"{self._name}: the gzip file is cut off") from None
         except (OSError, zlib.error) as error:
