@@ -7,13 +7,15 @@ counters that tell when tokens moved) and of a GPU each (used, free, reserved), 
 reads them into a ledger of its own and derives the hours. *Store* is the time in which Prometheus
 answers the very requests, the answers thrown away; *hours* the time spent on deriving and posting
 the hours of caches and devices. Every hour's mean, peak and percentiles are compared with those
-worked out here from the values. Prints one JSON object; the ratios are what counts.
+worked out here from the values. The store's processor time is that of its process while it
+answered. Prints one JSON object; the ratios are what counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -66,8 +68,8 @@ def series_of(engine: int, steps: int) -> Iterator[tuple[str, dict[str, str], li
 
 
 @contextmanager
-def prometheus(folder: Path, engines: int, steps: int) -> Iterator[str]:
-    """A real Prometheus over blocks that promtool made of the series."""
+def prometheus(folder: Path, engines: int, steps: int) -> Iterator[tuple[str, int]]:
+    """A real Prometheus over blocks that promtool made of the series: its URL and process."""
     storage = folder / "tsdb"
     parts: dict[str, Path] = {}
     handles: dict[str, Any] = {}
@@ -100,8 +102,8 @@ def prometheus(folder: Path, engines: int, steps: int) -> Iterator[str]:
         ["prometheus", f"--config.file={folder / 'p.yml'}", f"--storage.tsdb.path={storage}",
          "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}"],
         f"http://127.0.0.1:{port}", "/-/ready", folder,
-    ) as url:  # fmt: skip
-        yield url
+    ) as serving_it:  # fmt: skip
+        yield serving_it
 
 
 def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
@@ -190,18 +192,23 @@ def run(engines: int, hours: int) -> dict[str, Any]:
     # A scrape beyond the end, so that the last hour's readings hold as long as the others.
     steps, until = hours * HOUR_S // STEP_S + 8, START + timedelta(hours=hours)
     try:
-        with prometheus(folder, engines, steps) as url:
+        with prometheus(folder, engines, steps) as (url, process):
+            before = shared.cpu_seconds_of(process)
             own = shared.measured("drain", url, START, until, data, __file__)
+            store_cpu = shared.cpu_seconds_of(process) - before
+            load = os.getloadavg()[0]
             filled = shared.measured("collect", url, START, until, data, __file__)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
         "engines": engines, "hours": hours, "readings": filled["readings"],
-        "store_seconds": own["seconds"], "store_peak_mib": own["peak_mib"],
+        "load": load, "store_seconds": own["seconds"], "store_cpu_seconds": store_cpu,
         "collect_seconds": filled["seconds"], "collect_cpu_seconds": filled["cpu_seconds"],
         "hours_seconds": filled["hours_seconds"], "hours_cpu_seconds": filled["hours_cpu_seconds"],
         "hours_over_store": filled["hours_seconds"] / own["seconds"],
         "collect_over_store": filled["seconds"] / own["seconds"],
+        "hours_cpu_over_store_cpu": filled["hours_cpu_seconds"] / store_cpu,
+        "collect_cpu_over_store_cpu": filled["cpu_seconds"] / store_cpu,
         "peak_mib": filled["peak_mib"], **filled["wrong"],
     }  # fmt: skip
 

@@ -287,6 +287,7 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     from finops.ledger import store
     from finops.ledger.access import Access
     from finops.ledger.fetch import Door
+    from finops.ledger.operations.collect import cut
     from finops.ledger.probe import probe
 
     answered = {"bytes": 0, "requests": 0}
@@ -304,12 +305,10 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     with Door(Access(url)) as door:
         told = probe(door, until)
     access = Access(url, product=told["product"] or "", remote_read=told["remote_read"])
-    before, at = time.perf_counter(), since
+    before = time.perf_counter()
     with Draining(access) as door:
-        while at < until:
-            end = min(until, at + timedelta(hours=1))
-            store.gather(door, (), Period(at, end))
-            at = end
+        for window in cut(door, (), Period(since, until)):
+            store.gather(door, (), window)
     return answered | {"seconds": time.perf_counter() - before}
 
 

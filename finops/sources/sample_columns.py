@@ -26,11 +26,14 @@ SAMPLES_AT_ONCE: Final = 1 << 18
 MAX_ZEROS: Final = 1 << 24
 """A column of nothing but zeros takes no bytes, so its length is bounded by itself."""
 
-_WIDTHS: Final = ((0, 1), (1, 1 << 7), (2, 1 << 15), (4, 1 << 31), (8, 1 << 63))
-_WHOLE, _BITS = 0, 1
+_BOUNDS: Final = ((0, 1), (1, 1 << 7), (2, 1 << 15), (4, 1 << 31), (8, 1 << 63))
+WHOLE, BITS = 0, 1
+"""How values are kept: whole numbers by their differences, others by their bits."""
+
+WIDTHS: Final = (0, 1, 2, 4, 8)
 _COUNT: Final = struct.Struct("<I")
 _FIRST: Final = struct.Struct("<q")
-_SAFE_SUM: Final = float(1 << 62)
+SAFE_SUM: Final = float(1 << 62)
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -84,7 +87,7 @@ def _written_rows(rows: Numbers) -> list[bytes]:
         return [b"\0"] * len(rows)
     low, high = rows.min(axis=1), rows.max(axis=1)
     widths = np.full(len(rows), 8)
-    for width, bound in reversed(_WIDTHS[:-1]):
+    for width, bound in reversed(_BOUNDS[:-1]):
         widths[(low > -bound) & (high < bound)] = width
     written: list[bytes] = [b""] * len(rows)
     for width in np.unique(widths).tolist():
@@ -97,7 +100,7 @@ def _written_rows(rows: Numbers) -> list[bytes]:
 def _read_column(cursor: Cursor, count: int) -> Numbers:
     """The integers of one column of `count` numbers."""
     width = cursor.take(1)[0]
-    if width not in (0, 1, 2, 4, 8):
+    if width not in WIDTHS:
         raise Refused(f"samples: a column of width {width} is not known")
     if not count or not width:
         if count > MAX_ZEROS:
@@ -109,7 +112,7 @@ def _read_column(cursor: Cursor, count: int) -> Numbers:
 
 def _sums(first: int, changes: Numbers) -> Numbers:
     """Running totals from `first`; what no honest writer made is refused, not wrapped around."""
-    if abs(first) + float(np.abs(changes.astype(np.float64)).sum()) < _SAFE_SUM:
+    if abs(first) + float(np.abs(changes.astype(np.float64)).sum()) < SAFE_SUM:
         return np.concatenate(([first], changes)).cumsum()
     try:
         exact = array("q", accumulate(changes.tolist(), initial=first))
@@ -191,12 +194,12 @@ def whole_numbers(rows: Floats) -> tuple[Numbers, np.ndarray[Any, np.dtype[np.bo
 def _written_values(rows: Floats) -> list[bytes]:
     numbers, whole = whole_numbers(rows)
     if whole.all():
-        return _with_heads(_WHOLE, numbers, np.diff(numbers))
+        return _with_heads(WHOLE, numbers, np.diff(numbers))
     written: list[bytes] = [b""] * len(rows)
     bits = np.ascontiguousarray(rows[~whole]).view(np.int64)
     for mode, mask, firsts, changes in (
-        (_WHOLE, whole, numbers[whole], np.diff(numbers[whole])),
-        (_BITS, ~whole, bits, bits[:, 1:] ^ bits[:, :-1]),
+        (WHOLE, whole, numbers[whole], np.diff(numbers[whole])),
+        (BITS, ~whole, bits, bits[:, 1:] ^ bits[:, :-1]),
     ):
         places = np.flatnonzero(mask).tolist()
         for place, one in zip(places, _with_heads(mode, firsts, changes), strict=True):
@@ -217,10 +220,10 @@ def read_values(cursor: Cursor, count: int) -> array[float]:
     """A column of `count` values as `write_values` wrote it."""
     mode, first = cursor.take(1)[0], cursor.first()
     changes = _read_column(cursor, max(0, count - 1))
-    if mode not in (_WHOLE, _BITS):
+    if mode not in (WHOLE, BITS):
         raise Refused(f"samples: value mode {mode} is not known")
     if not count:
         return array("d")
-    if mode == _WHOLE:
+    if mode == WHOLE:
         return _as_array("d", _sums(first, changes).astype(np.float64))
     return _as_array("d", np.bitwise_xor.accumulate(np.concatenate(([first], changes))))

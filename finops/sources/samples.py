@@ -79,10 +79,14 @@ def _packed(payload: bytes) -> bytes:
 
 def unpack(block: bytes) -> tuple[array[int], array[float]]:
     """The times (ms) and values of a block made by `pack`; Refused when it is damaged."""
-    is_plain = block.startswith(PLAIN)
-    cursor = Cursor(block[len(PLAIN) :] if is_plain else _inflated(block))
+    cursor = Cursor(payload_of(block))
     times_ms = read_times(cursor)
     return times_ms, read_values(cursor, len(times_ms))
+
+
+def payload_of(block: bytes) -> bytes:
+    """What a block holds, unpacked where it was packed; Refused when it is damaged."""
+    return block[len(PLAIN) :] if block.startswith(PLAIN) else _inflated(block)
 
 
 def _inflated(block: bytes) -> bytes:

@@ -23,11 +23,12 @@ from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door, Limits
 from finops.ledger.models import Document, Fetch, ReadingBlock, Series, Source, TokenHour
 from finops.ledger.operations import collect
-from finops.ledger.operations.collect import collect_source, collect_window, windows
+from finops.ledger.operations.collect import collect_source, collect_window, hours_at_once, windows
 from finops.ledger.operations.documents import stored
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.sources import health, incomplete_hours, uncollected
 from finops.ledger.queries.tokens import token_totals
+from finops.ledger.store import live_series
 from finops.sources.samples import decode
 from tests.ledger.stores import (
     PROMETHEUS,
@@ -312,17 +313,45 @@ def test_a_long_way_back_is_asked_for_by_the_day(store: Store) -> None:
 
 
 @given(
-    start=st.integers(0, 5000), minutes=st.integers(1, 6000), by_day=st.booleans()
-)  # fmt: skip
+    start=st.integers(0, 5000),
+    minutes=st.integers(1, 6000),
+    hours=st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]),
+)
 def test_windows_cover_a_period_without_gap_or_overlap(
-    start: int, minutes: int, by_day: bool
+    start: int, minutes: int, hours: int
 ) -> None:
     begin = RECORDING.start + timedelta(minutes=start)
     period = Period(begin, begin + timedelta(minutes=minutes))
-    cut = list(windows(period, by_day=by_day))
+    cut = list(windows(period, hours=hours))
     assert (cut[0].start, cut[-1].end) == (period.start, period.end)
     assert all(a.end == b.start for a, b in pairwise(cut))
-    assert all(one.end - one.start <= timedelta(days=1) for one in cut)
+    long = [one for one in cut if one.end - one.start > timedelta(hours=1)]
+    assert all(one.end - one.start == timedelta(hours=hours) for one in long)
+    assert all(one.start.hour % hours == one.start.minute == 0 for one in long)
+    assert len(cut) - len(long) <= 2 * hours or hours == 1
+
+
+def test_the_more_series_the_fewer_hours_are_asked_for_at_once() -> None:
+    counts = (0, 1, 1_000, 1_001, 2_000, 2_001, 4_000, 6_001, 12_000, 12_001, 50_000)
+    assert list(map(hours_at_once, counts)) == [24, 24, 24, 12, 12, 8, 6, 3, 2, 1, 1]
+
+
+def test_a_source_of_many_series_is_asked_for_by_parts_of_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = made(store.url)
+    with Door(access_to(source)) as door:
+        series, _ = live_series(door, (), SECOND)
+    monkeypatch.setattr(collect, "MAX_SERIES_HOURS", 5 * len(series))
+    period = Period(parse_instant("2026-11-27T07:00:00Z"), RECORDING.end)
+    later = period.end + timedelta(minutes=30)
+    assert collect_source(source, by="ada", at=later, period=period).ok
+    spans = Fetch.objects.order_by("window_start").values_list("window_start", "window_end")
+    hours = [(end - start) // timedelta(hours=1) for start, end in spans]
+    assert hours == [1, *[4] * 14]
+    assert uncollected(source, period) == []
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
 
 
 def test_matchers_keep_other_jobs_out(store: Store) -> None:

@@ -33,8 +33,9 @@ from finops.sources.samples import FORMATS, MAGIC, encode
 SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
 REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
 DAY = timedelta(days=1)
-LONG = 2 * DAY  # from here on whole days are asked for at once
-MAX_SERIES_A_DAY = 1_000
+LONG = 2 * DAY  # from here on whole days, or parts of them, are asked for at once
+PARTS_OF_A_DAY = (24, 12, 8, 6, 4, 3, 2)
+MAX_SERIES_HOURS = 24_000  # a day of a thousand series
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
 
@@ -160,7 +161,7 @@ def windows_of(
         start, end = hour_of(period.start), min(_hour_from(period.end), end)
         if start >= end:
             raise FetchFailed("the period lies in the future; there is nothing to collect yet")
-        return list(_cut(source, door, Period(start, end)))
+        return list(cut(door, checked_matchers(source.matchers), Period(start, end)))
     reach = Period(hour_of(end) - REACH, end)
     first = first_collected(source)
     if first is not None:
@@ -175,7 +176,7 @@ def windows_of(
                 "the source's matchers, or say --from and --to"
             )
     gaps = uncollected(source, span) if span is not None else []
-    return [window for gap in gaps for window in _cut(source, door, gap)]
+    return [window for gap in gaps for window in cut(door, checked_matchers(source.matchers), gap)]
 
 
 def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
@@ -184,27 +185,32 @@ def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
     return [window for window in planned if window.end <= end]
 
 
-def windows(period: Period, *, by_day: bool = False) -> Iterator[Period]:
+def windows(period: Period, *, hours: int = 1) -> Iterator[Period]:
     """A period cut at the UTC hours, so that the same hour is asked for in the same way always.
 
-    With `by_day` its whole UTC days are one window each: quicker to post, for a long way back.
+    With more `hours`, a divisor of 24, its whole pieces of a UTC day of so many hours are one
+    window each: quicker to post, for a long way back.
     """
-    at = period.start
+    at, step = period.start, hours * HOUR
     while at < period.end:
-        day = by_day and at == hour_of(at) and at.hour == 0 and at + DAY <= period.end
-        end = at + DAY if day else min(hour_of(at) + HOUR, period.end)
+        whole = at == hour_of(at) and at.hour % hours == 0 and at + step <= period.end
+        end = at + step if whole else min(hour_of(at) + HOUR, period.end)
         yield Period(at, end)
         at = end
 
 
-def _cut(source: Source, door: Door, period: Period) -> Iterator[Period]:
-    """The windows of a period: by day when it is long and a day of the source fits in memory."""
-    by_day = period.end - period.start >= LONG
-    if by_day:
+def hours_at_once(series: int) -> int:
+    """How many hours of so many series are asked for at once, for a long way back."""
+    return next((n for n in PARTS_OF_A_DAY if series * n <= MAX_SERIES_HOURS), 1)
+
+
+def cut(door: Door, matchers: Sequence[str], period: Period) -> Iterator[Period]:
+    """The windows of a period: of a long one as many hours at once as fit in memory."""
+    hours = 1
+    if period.end - period.start >= LONG:
         last = Period(period.end - HOUR, period.end)
-        series, _ = live_series(door, checked_matchers(source.matchers), last)
-        by_day = len(series) <= MAX_SERIES_A_DAY
-    return windows(period, by_day=by_day)
+        hours = hours_at_once(len(live_series(door, matchers, last)[0]))
+    return windows(period, hours=hours)
 
 
 def collect_window(

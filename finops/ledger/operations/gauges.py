@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from finops.core.cache import Gauge
 from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import ReadingBlock, Series
-from finops.sources.samples import unpack
+from finops.sources.sample_blocks import unpack_all
 
 Column = np.ndarray[Any, Any]
 Columns = tuple[Column, Column]
 NOTHING: Columns = (np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
+BLOCKS_AT_ONCE = 2000
 LOOK_BACK_MS = HOUR_MS
 """As long as a reading may hold, and longer than it takes to call a gauge stale."""
 
@@ -101,10 +103,11 @@ def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
         .order_by("series_id", "replica", "hour", "first_ms", "pk")
         .values_list("series_id", "replica", "payload")
     )
-    for series, replica, payload in blocks.iterator(chunk_size=2000):
-        times, values = unpack(bytes(payload))
-        part = np.asarray(times, dtype=np.int64), np.asarray(values, dtype=np.float64)
-        pieces.setdefault(series, {}).setdefault(replica, []).append(part)
+    told = blocks.iterator(chunk_size=BLOCKS_AT_ONCE)
+    while some := list(islice(told, BLOCKS_AT_ONCE)):
+        parts = unpack_all([bytes(payload) for _, _, payload in some])
+        for (series, replica, _), part in zip(some, parts, strict=True):
+            pieces.setdefault(series, {}).setdefault(replica, []).append(part)
     return {
         series: {replica: joined(parts) for replica, parts in sorted(replicas.items())}
         for series, replicas in pieces.items()
