@@ -23,12 +23,12 @@ _BASE: Final = """
     SELECT i,
         (hash(i) % {services})::INT AS service,
         (hash(i + 1) % {accounts})::INT AS account,
-        (i * 744 // {lines})::INT AS hour,
+        (i % {lines} * 744 // {lines})::INT AS hour,
         i % {gpu_every} = 7 AS gpu,
         (hash(i + 2) % 1000000000000)::BIGINT AS cents,
         (hash(i + 3) % 4)::INT AS region,
         hash(i + 4) AS resource
-    FROM range({lines}) t(i)
+    FROM range({first}, {first} + {lines}) t(i)
 """
 
 # (name, type in Parquet, expression)
@@ -84,9 +84,18 @@ COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
 )  # fmt: skip
 
 
-def query(lines: int, *, as_text: bool) -> str:
-    """The lines as a SELECT; `as_text` writes instants as FOCUS CSV files do."""
-    base = _BASE.format(lines=lines, services=SERVICES, accounts=SUB_ACCOUNTS, gpu_every=GPU_EVERY)
+def query(lines: int, *, as_text: bool, part: int = 0) -> str:
+    """The lines as a SELECT; `as_text` writes instants as FOCUS CSV files do.
+
+    Each `part` has lines of its own.
+    """
+    base = _BASE.format(
+        lines=lines,
+        first=part * lines,
+        services=SERVICES,
+        accounts=SUB_ACCOUNTS,
+        gpu_every=GPU_EVERY,
+    )
     chosen = []
     for name, kind, expression in COLUMNS:
         value = f"CAST({expression.format()} AS {kind})"
@@ -115,6 +124,15 @@ def write(lines: int, folder: Path) -> tuple[Path, Path]:
             )
             part.rename(parquet)
     return packed, parquet
+
+
+def write_part(lines: int, part: int, folder: Path) -> Path:
+    """Writes one part of a month as CSV.gz; its path."""
+    path = folder / f"{lines}-part-{part}.csv.gz"
+    with duckdb.connect(":memory:", config={"memory_limit": "2GB"}) as connection:
+        made = query(lines, as_text=True, part=part)
+        connection.execute(f"COPY ({made}) TO '{path}' (FORMAT csv, HEADER, COMPRESSION gzip)")
+    return path
 
 
 if __name__ == "__main__":

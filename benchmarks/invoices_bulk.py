@@ -8,6 +8,11 @@ exact, rejected rows listed, charges and sums committed. *Floor* is a bare DuckD
 same columns exactly, and a bare COPY of the same rows into a table without indexes of the same
 Postgres. Naive ways read the first lines only, and are compared by lines a second: the csv module
 with `executemany`, and pandas' `to_sql` where pandas is installed. Prints one JSON object.
+
+    .venv/bin/python benchmarks/invoices_bulk.py --parts 4 --lines 250000
+
+measures instead one delivery of several part files, read by one process of one thread and by two,
+and compares both ledgers' totals.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +68,15 @@ READ_COLUMNS = (
 NAIVE_TABLE = "naive_lines"
 
 
-def measured(what: str, *arguments: object, data: Path, threads: int) -> dict[str, Any]:
+def measured(
+    what: str, *arguments: object, data: Path, threads: int, processes: int = 1, cores: int = 0
+) -> dict[str, Any]:
     """One measure in a process of its own on `threads` cores; its answer, time and peak memory."""
     environment = os.environ | {
         "HEADROOM_DATA": str(data),
         "HEADROOM_BULK_THREADS": str(threads),
-        "BENCHMARK_CORES": str(threads),
+        "HEADROOM_BULK_PROCESSES": str(processes),
+        "BENCHMARK_CORES": str(cores or threads),
     }
     command = [sys.executable, __file__, "--measure", what, *map(str, arguments)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
@@ -135,6 +144,31 @@ def product(path: str) -> dict[str, Any]:
         return {name: document[name] for name in names}
 
     return _timed(run)
+
+
+def delivery(*paths: str) -> dict[str, Any]:
+    """The same of several part files of one delivery."""
+    _ledger()
+    from datetime import UTC, datetime
+
+    from finops.core.amounts import plus
+    from finops.ledger.operations.ingest import ingest
+
+    def run() -> dict[str, Any]:
+        documents = ingest(paths, by="benchmark", at=datetime.now(UTC))
+        billed: Any = None
+        for one in documents:
+            billed = plus(billed, Decimal(one["totals"]["USD"]["billed"]))
+        names = ("rows_read", "charges", "rows_summed", "sums", "rows_rejected")
+        counts = {name: sum(one[name] for one in documents) for name in names}
+        return counts | {"billed": str(billed)}
+
+    found = _timed(run)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found | {
+        "cpu_of_processes": children.ru_utime + children.ru_stime,
+        "peak_mib_of_a_process": children.ru_maxrss / 1024,
+    }
 
 
 def export(target: str) -> dict[str, Any]:
@@ -241,7 +275,9 @@ def to_sql(path: str, most: str) -> dict[str, Any]:
     return _timed(run)
 
 
-MEASURES = {one.__name__: one for one in (product, export, scan, bare_copy, executemany, to_sql)}
+MEASURES = {
+    one.__name__: one for one in (product, delivery, export, scan, bare_copy, executemany, to_sql)
+}
 
 
 # -- the whole -------------------------------------------------------------------------------------
@@ -304,6 +340,29 @@ def run(lines: int, naive_lines: int, threads: int, folder: Path | None) -> dict
     return found
 
 
+def run_parts(parts: int, lines: int) -> dict[str, Any]:
+    """One delivery of several part files, by one process of one thread and by two."""
+    from focus_lines import write_part
+
+    place = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
+    place.chmod(0o711)
+    found: dict[str, Any] = {"parts": parts, "lines_each": lines}
+    try:
+        paths = [write_part(lines, part, place) for part in range(parts)]
+        for processes in (1, 2):
+            data = place / f"by-{processes}"
+            data.mkdir(mode=0o711)
+            found[f"by_{processes}"] = {"load_before": os.getloadavg()[0]} | measured(
+                "delivery", *paths, data=data, threads=processes, processes=processes, cores=2
+            )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    one, two = found["by_1"], found["by_2"]
+    found["equal"] = all(one[k] == two[k] for k in ("billed", "charges", "sums", "rows_summed"))
+    found["two_are_times_as_quick"] = one["seconds"] / two["seconds"]
+    return found
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         cores = int(os.environ["BENCHMARK_CORES"])
@@ -315,8 +374,12 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--naive-lines", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--parts", type=int, help="one delivery of so many files of --lines each")
     parser.add_argument("--folder", type=Path, help="where the files are kept for another run")
     chosen = parser.parse_args()
+    if chosen.parts:
+        print(json.dumps(run_parts(chosen.parts, chosen.lines), indent=1))
+        return
     print(
         json.dumps(run(chosen.lines, chosen.naive_lines, chosen.threads, chosen.folder), indent=1)
     )

@@ -17,6 +17,7 @@ from finops.core.engine_start import EngineStart
 from finops.core.rate_card import Card
 
 SHOWN_VALUE_CHARACTERS = 200
+CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")  # of FOCUS
 
 
 class Refused(ValueError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from finops.sources.records import CHARGE_CATEGORIES
+
 from .evidence import Document
 from .fields import NumericField
-
-CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 
 
 class Delivery(models.Model):
@@ -163,7 +163,9 @@ class Charge(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["snapshot", "document", "line"], name="charge_once"),
-            models.CheckConstraint(condition=Q(category__in=CATEGORIES), name="charge_category"),
+            models.CheckConstraint(
+                condition=Q(category__in=CHARGE_CATEGORIES), name="charge_category"
+            ),
             models.CheckConstraint(
                 condition=Q(charge_end__gte=F("charge_start")), name="charge_period_in_order"
             ),

@@ -10,20 +10,12 @@ from django.db import IntegrityError, connections, models, transaction
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from finops.ledger.operations.bulk_text import text_field as text_field
 from finops.ledger.which import ledger_name
 
 _INCOMING = "headroom_incoming"
 Line = bytes
 """One row in COPY's text form, with its newline."""
-
-
-def text_field(text: str | bytes) -> bytes:
-    """A text as one field of a line: what COPY would take for something else is escaped."""
-    raw = text.encode() if isinstance(text, str) else text
-    if b"\\" in raw or b"\t" in raw or b"\n" in raw or b"\r" in raw:
-        for plain, escaped in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
-            raw = raw.replace(plain, escaped)
-    return raw
 
 
 def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:

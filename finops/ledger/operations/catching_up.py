@@ -13,11 +13,13 @@ from django.db.models import Q
 
 from finops.core.rate_card import Card, Usage, price
 from finops.ledger.models import Charge, Document, RateCard
-from finops.ledger.operations.charges import Offered, post_charges, scope_of
+from finops.ledger.operations.charge_lines import scope_of
+from finops.ledger.operations.charges import Offered, post_charges
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.parsing import exported_at, kept_of
 from finops.ledger.operations.rate_cards import OWN_HARDWARE, cards, own_charges
-from finops.ledger.operations.reach import Reach, Scope, parse_again
+from finops.ledger.operations.reach import Reach, parse_again
+from finops.ledger.operations.reaching import Scope
 from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.which import atomic
 from finops.sources.rate_card import FORMATS

@@ -116,3 +116,9 @@ def copy_charges(rows: list[tuple[Any, ...]]) -> None:
     with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
         for row in rows:
             copy.write_row(row)
+
+
+def copy_text(lines: bytes) -> None:
+    """Adds rows that were written as lines of COPY's text form to the ledger in use."""
+    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
+        copy.write(lines)

@@ -8,17 +8,13 @@ that they point to, whose counts are known only when all rows have been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from functools import lru_cache
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import psycopg
 from django.db import DatabaseError, connections, transaction
 
-from finops.core.amounts import FourAmounts, Money
 from finops.core.period import rfc3339
 from finops.ledger.models import (
     Delivery,
@@ -28,24 +24,27 @@ from finops.ledger.models import (
     Snapshot,
     SnapshotDocument,
 )
-from finops.ledger.models.charges import CATEGORIES
-from finops.ledger.operations.charge_rows import copy_charges, row_of
+from finops.ledger.operations.charge_lines import (
+    BATCH_ROWS,
+    Completing,
+    Lines,
+    Sums,
+    batches,
+    count,
+)
+from finops.ledger.operations.charge_rows import copy_charges, copy_text, row_of
 from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.rate_cards import Pricer, cards
-from finops.ledger.operations.reach import Reach, Scope, keeps_sums
+from finops.ledger.operations.part_reading import Part, Rows
+from finops.ledger.operations.pricing import Pricer
+from finops.ledger.operations.rate_cards import cards
+from finops.ledger.operations.reach import Reach, keeps_sums
+from finops.ledger.operations.reaching import Scope
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
-from finops.sources.azure_cost import ACTUAL
-from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
-from finops.sources.summing import LONGEST_NAME_CHARACTERS, Summing, is_summable
+from finops.sources.records import Account, Parsed, Refused, Rejection
 from finops.trail import operations as trail
-
-BATCH_ROWS = 5000
-UNRECOGNISED = "unrecognised"  # a line that looks like a GPU of no known model, to be reviewed
-LONGEST_CURRENCY_CHARACTERS = 40
-HALF_A_MONTH = timedelta(days=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,8 @@ class Offered:
 
     `again` says why a document that the ledger holds is read once more; of it only the charges of
     the scopes `only` are taken, or all. `rows` is how many rows a manifest says there are; `exported_at`
-    is the export's own time by its manifest, which goes before what the file says of itself.
+    is the export's own time by its manifest, which goes before what the file says of itself. `spooled`
+    waits for a process beside that reads it, instead of `parsed`.
     """
 
     kept: Kept
@@ -64,6 +64,7 @@ class Offered:
     only: frozenset[Scope] | None = None
     rows: int | None = None
     exported_at: datetime | None = None
+    spooled: Callable[[], Part] | None = None
 
     def own_time(self) -> datetime | None:
         """The export's own time, once its records have been read."""
@@ -71,47 +72,18 @@ class Offered:
 
 
 @dataclass(slots=True)
-class _Lines:
-    """What a snapshot holds so far."""
-
-    snapshot_id: int
-    start: datetime
-    end: datetime
-    charges: int = 0
-    sums: int = 0
-    documents: list[str] = field(default_factory=list)
-    exported_at: datetime | None = None
-
-
-@dataclass(slots=True)
-class _Sums:
-    """What one document gave so far."""
-
-    charges: int = 0
-    sums: int = 0
-    summed: int = 0
-    rejected: int = 0
-    total: Money = field(default_factory=Money)
-    gpu: Money = field(default_factory=Money)
-    gpu_unrecognised: Money = field(default_factory=Money)
-    priced: Money = field(default_factory=Money)
-    cards: set[str] = field(default_factory=set)
-    lines: dict[Scope, _Lines] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Delivery:
-    """A delivery while it is posted: what there is so far, and how its charges are completed.
+    """A delivery while it is posted: what there is so far, and how its charges are completed."""
 
-    `paired` are the scopes of which both views are there: the effective cost is the amortised
-    view's alone.
-    """
-
-    price: Pricer
-    paired: frozenset[Scope]
+    completing: Completing
     reach: Reach
-    scopes: dict[Scope, _Lines] = field(default_factory=dict)
+    scopes: dict[Scope, Lines] = field(default_factory=dict)
     rereads: list[Reread] = field(default_factory=list)
+
+    def snapshot_of(self, scope: Scope) -> int:
+        """The key of a scope's snapshot, a new one where the delivery has none yet."""
+        begun = self.scopes.get(scope)
+        return begun.snapshot_id if begun else _next_snapshot_id()
 
 
 def post_charges(
@@ -123,16 +95,18 @@ def post_charges(
     digests: Sequence[str],
     paired: frozenset[Scope] = frozenset(),
     reach: Reach | None = None,
+    price: Pricer | None = None,
 ) -> dict[str, Document | Refused | None]:
     """Posts the documents of one delivery; by digest the new Document, or why it was refused.
 
     None stands for a document the ledger already holds. A failure of the database itself raises,
     and Refused when a document to be read again cannot be; then nothing of the delivery is kept
-    (method §3.1, §3.2). `reach` are the rules that the documents were read under, by default those
-    of now.
+    (method §3.1, §3.2). `reach` are the rules that the documents were read under and `price` the
+    rate cards, by default those of now.
     """
     outcome: dict[str, Document | Refused | None] = {}
-    delivery = _Delivery(Pricer(cards()), paired, reach or Reach())
+    under = reach or Reach()
+    delivery = _Delivery(Completing(price or Pricer(cards()), paired, under), under)
     with atomic():
         for sha256 in sorted(digests):
             lock("document", sha256)
@@ -150,8 +124,7 @@ def post_charges(
 
 def _read_again(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> None:
     """A document the ledger holds, once more into this delivery; its own row does not change."""
-    sums = _Sums()
-    _post_rows(one, delivery, sums)
+    sums = _post_rows(one, delivery, Sums())
     if not sums.lines:
         return
     _take_over(delivery.scopes, sums.lines, one)
@@ -173,8 +146,7 @@ def _try(one: Offered, delivery: _Delivery, *, by: str, at: datetime) -> Documen
     connection = connections[ledger_name()]
     try:
         with transaction.atomic(using=ledger_name()), connection.wrap_database_errors:
-            sums = _Sums()
-            _post_rows(one, delivery, sums)
+            sums = _post_rows(one, delivery, Sums())
             document = document_of(one.kept, one.format, one.parsed.account, by=by, at=at)
             _fill(document, sums, one.rows)
             if (exported := one.own_time()) is not None:
@@ -214,7 +186,7 @@ def document_of(kept: Kept, format: str, account: Account, *, by: str, at: datet
     )
 
 
-def _fill(document: Document, sums: _Sums, rows: int | None) -> None:
+def _fill(document: Document, sums: Sums, rows: int | None) -> None:
     """The counts and control totals of a read document; every row must be accounted for."""
     in_parent = int(document.account["rows_in_parent"])
     if document.rows_read != sums.charges + sums.summed + sums.rejected + in_parent:
@@ -238,150 +210,38 @@ def _fill(document: Document, sums: _Sums, rows: int | None) -> None:
         document.account["warnings"].append(f"priced by rate card, not invoiced: {names}")
 
 
-def _post_rows(one: Offered, delivery: _Delivery, sums: _Sums) -> None:
-    summing = Summing() if keeps_sums(one.kept) else None
-    for batch in _batches(one.parsed.records):
-        charges: list[tuple[ChargeRecord, Scope]] = []
-        rejections: list[Rejection] = []
-        for record in batch:
-            rejection = _fault(record)
-            if rejection is not None:
-                rejections.append(rejection)
-            elif isinstance(record, ChargeRecord):
-                scope = scope_of(record)
-                if one.only is not None and scope not in one.only:
-                    continue
-                charge = _completed(record, scope, delivery)
-                if summing and is_summable(charge) and not delivery.reach(charge, scope):
-                    summing.add(charge)
-                else:
-                    charges.append((charge, scope))
-        if summing and summing.full:
-            charges += _with_scopes(summing)
-        _post_batch(charges, one, delivery, sums)
+def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
+    """Posts a document's charges; what they come to."""
+    if one.spooled is not None:
+        return _post_spooled(one, one.spooled(), delivery)
+    found = batches(
+        one.parsed.records, delivery.completing, sums=keeps_sums(one.kept), only=one.only
+    )
+    for charges, rejections in found:
+        copy_charges(
+            [
+                row_of(charge, count(charge, scope, sums, delivery.snapshot_of), one.kept.sha256)
+                for charge, scope in charges
+            ]
+        )
         if one.again is None:
             sums.rejected += len(rejections)
             keep_rejections(one.kept.sha256, rejections)
-    if summing:
-        _post_batch(_with_scopes(summing), one, delivery, sums)
+    return sums
 
 
-def _with_scopes(summing: Summing) -> list[tuple[ChargeRecord, Scope]]:
-    return [(record, scope_of(record)) for record in summing.taken()]
-
-
-def _post_batch(
-    charges: Sequence[tuple[ChargeRecord, Scope]],
-    one: Offered,
-    delivery: _Delivery,
-    sums: _Sums,
-) -> None:
-    copy_charges(
-        [
-            row_of(charge, _count(charge, scope, delivery.scopes, sums), one.kept.sha256)
-            for charge, scope in charges
-        ]
-    )
-
-
-def _completed(record: ChargeRecord, scope: Scope, delivery: _Delivery) -> ChargeRecord:
-    """The charge priced by a rate card, or without what the other view tells (method §3.5)."""
-    if record.view == ACTUAL and record.effective_cost is not None and scope in delivery.paired:
-        return replace(record, effective_cost=None)
-    return delivery.price(record)
-
-
-def scope_of(record: ChargeRecord) -> Scope:
-    """What a charge's snapshot is a delivery of."""
-    return _scope(
-        record.issuer,
-        record.billing_account,
-        record.billing_period_start,
-        record.billing_period_end,
-    )
-
-
-@lru_cache(maxsize=1 << 10)
-def _scope(issuer: str, account: str, start: datetime, end: datetime) -> Scope:
-    return storable(issuer), storable(account), _month(start, end)
-
-
-def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
-    while batch := list(islice(records, BATCH_ROWS)):
-        yield batch
-
-
-def _fault(record: object) -> Rejection | None:
-    """Why a record cannot be a charge; the table's own constraints say the same."""
-    if isinstance(record, Rejection):
-        return record
-    if not isinstance(record, ChargeRecord):
-        raise Refused(f"charges and {type(record).__name__} in one document")
-    if record.category not in CATEGORIES:
-        return _reject(record, "ChargeCategory", record.category, "not a charge category")
-    if not 0 < len(record.currency) <= LONGEST_CURRENCY_CHARACTERS:
-        return _reject(record, "BillingCurrency", record.currency, "not a currency")
-    if record.charge_period_end < record.charge_period_start:
-        ends = record.charge_period_end.isoformat()
-        return _reject(record, "ChargePeriodEnd", ends, "the charge ends before it starts")
-    for column, name in (("issuer", record.issuer), ("billing account", record.billing_account)):
-        if len(name) > LONGEST_NAME_CHARACTERS:
-            return _reject(record, column, name, f"over {LONGEST_NAME_CHARACTERS} characters long")
-    return None
-
-
-def _reject(record: ChargeRecord, column: str, value: str, reason: str) -> Rejection:
-    return Rejection.of(record.line, column, value, reason)
-
-
-def _count(record: ChargeRecord, scope: Scope, scopes: dict[Scope, _Lines], sums: _Sums) -> int:
-    """Adds a charge to the document's sums; returns the snapshot it belongs to."""
-    amounts: FourAmounts = (
-        record.billed_cost,
-        record.effective_cost,
-        record.list_cost,
-        record.contracted_cost,
-    )
-    is_sum = record.last_line is not None
-    if is_sum:
-        sums.sums += 1
-        sums.summed += record.line_count
-    else:
-        sums.charges += 1
-    sums.total.add(record.currency, amounts)
-    if record.gpu_model is not None:
-        known = record.gpu_model != UNRECOGNISED
-        (sums.gpu if known else sums.gpu_unrecognised).add(record.currency, amounts)
-    if record.rate_card is not None:
-        sums.priced.add(record.currency, amounts)
-        sums.cards.add(record.rate_card)
-    lines = sums.lines.get(scope)
-    if lines is None:
-        begun = scopes.get(scope)
-        lines = sums.lines[scope] = _Lines(
-            begun.snapshot_id if begun else _next_snapshot_id(),
-            record.charge_period_start,
-            record.charge_period_end,
-        )
-    lines.charges += record.line_count
-    lines.sums += is_sum
-    lines.start = min(lines.start, record.charge_period_start)
-    lines.end = max(lines.end, record.charge_period_end)
-    return lines.snapshot_id
-
-
-def billing_month(record: ChargeRecord) -> str:
-    """The month of a charge's billing period, `YYYY-MM`.
-
-    The middle of the period decides (at most half a month after its start): a provider that bills
-    in its own time zone starts the month some hours early or late in UTC.
-    """
-    return _month(record.billing_period_start, record.billing_period_end)
-
-
-def _month(start: datetime, end: datetime) -> str:
-    middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
-    return f"{middle.year:04d}-{middle.month:02d}"
+def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
+    """The same of a part that a process beside has read: its rows are written already."""
+    one.parsed.account = part.account
+    keys = {lines.snapshot_id: scope for scope, lines in part.sums.lines.items()}
+    for scope, lines in part.sums.lines.items():
+        lines.snapshot_id = delivery.snapshot_of(scope)
+    for block in part.blocks():
+        if isinstance(block, Rows):
+            copy_text(block.of(part.sums.lines[keys[block.snapshot]].snapshot_id))
+        else:
+            keep_rejections(one.kept.sha256, block)
+    return part.sums
 
 
 def _next_snapshot_id() -> int:
@@ -407,7 +267,7 @@ def keep_rejections(sha256: str, rejections: Iterable[Rejection]) -> None:
     )
 
 
-def _take_over(scopes: dict[Scope, _Lines], found: dict[Scope, _Lines], one: Offered) -> None:
+def _take_over(scopes: dict[Scope, Lines], found: dict[Scope, Lines], one: Offered) -> None:
     """Adds what a posted document gave to what the delivery has so far."""
     exported = one.own_time()
     for scope, lines in found.items():

@@ -22,6 +22,8 @@ from finops.ledger.operations import (
     manifests,
     pairing,
     parsing,
+    parts,
+    rate_cards,
     reach,
     sets,
     terms,
@@ -30,12 +32,14 @@ from finops.ledger.operations.catching_up import catch_up
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.manifests import Verdict
 from finops.ledger.operations.memory_evidence import post_memory_evidence
+from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.readings import post_readings
 from finops.ledger.operations.usage import post_usage
 from finops.ledger.queries.documents import known, refusal, report, set_aside
 from finops.ledger.which import atomic
 from finops.sources import registry
 from finops.sources.records import (
+    Account,
     ChargeRecord,
     EngineStartRecord,
     ModelConfigRecord,
@@ -254,10 +258,10 @@ def _post_charges(
     outcomes: dict[str, Outcome] = {}
     while mine:
         said = {one.kept.sha256: (one.kept.name, one.said) for one in mine}
-        parts = list(sets.parts_held({sets.set_of(one.kept, one.said) for one in mine}, held))
+        again = list(sets.parts_held({sets.set_of(one.kept, one.said) for one in mine}, held))
         try:
             with atomic():
-                posted = _post_delivery(mine, parts, by=by, at=at, tell=tell)
+                posted = _post_delivery(mine, again, by=by, at=at, tell=tell)
                 sets.check_whole(posted, said)
             return outcomes | posted
         except sets.Broken as broken:
@@ -280,13 +284,13 @@ def _of_broken(candidate: _Candidate, reason: str) -> Refused:
 
 def _post_delivery(
     mine: Sequence[_Candidate],
-    parts: Sequence[sets.Held],
+    held: Sequence[sets.Held],
     *,
     by: str,
     at: datetime,
     tell: Progress,
 ) -> dict[str, Outcome]:
-    given = [(one.kept, one.format) for one in mine] + [(one.kept, one.format) for one in parts]
+    given = [(one.kept, one.format) for one in mine] + [(one.kept, one.format) for one in held]
     of_two_views = {
         kept.sha256: (kept, format) for kept, format in given if pairing.is_of_two_views(format)
     }
@@ -294,42 +298,55 @@ def _post_delivery(
     taken = [one for one in mine if one.kept.sha256 not in plan.refused]
     formats = discounts.net_formats({one.kept.sha256: (one.kept, one.format) for one in taken})
     formats |= plan.formats
-    under = reach.Reach()
+    under, known_cards = reach.Reach(), rate_cards.cards()
+    read_as = {one.kept.sha256: formats.get(one.kept.sha256, one.format) for one in taken}
 
-    def offered() -> Iterator[charges.Offered]:
+    def offered(readers: parts.Readers) -> Iterator[charges.Offered]:
         for one in taken:
             tell(f"posting {one.kept.name}")
-            format = formats.get(one.kept.sha256, one.format)
-            parsed = (
-                reach.parse(one.kept, format, under)
-                if reach.keeps_sums(one.kept)
-                else parsing.parse(one.kept, format)
-            )
-            yield charges.Offered(
-                one.kept,
-                parsed.account.format,
-                parsed,
-                rows=one.said.rows,
-                exported_at=one.said.exported_at,
-            )
-        yield from (one.offered(under) for one in parts)
-        again = {one.kept.sha256 for one in parts}
+            yield _offer(one, read_as[one.kept.sha256], under, readers)
+        yield from (one.offered(under) for one in held)
+        again = {one.kept.sha256 for one in held}
         yield from (one for one in plan.again if one.kept.sha256 not in again)
 
-    outcomes = charges.post_charges(
-        offered(),
-        by=by,
-        at=at,
-        origin=", ".join(one.kept.origin for one in mine[:20]),
-        digests=[one.kept.sha256 for one in taken],
-        paired=plan.paired,
-        reach=under,
-    )
+    given = [(one.kept, read_as[one.kept.sha256]) for one in taken]
+    with parts.Readers(given, under.rules, known_cards) as readers:
+        outcomes = charges.post_charges(
+            offered(readers),
+            by=by,
+            at=at,
+            origin=", ".join(one.kept.origin for one in mine[:20]),
+            digests=[one.kept.sha256 for one in taken],
+            paired=plan.paired,
+            reach=under,
+            price=Pricer(known_cards),
+        )
     for outcome in outcomes.values():
         if isinstance(outcome, Document):
             _note(outcome, by=by, at=at)
     digests = {one.kept.sha256 for one in mine}
     return outcomes | {sha256: one for sha256, one in plan.refused.items() if sha256 in digests}
+
+
+def _offer(
+    one: _Candidate, format: str, under: reach.Reach, readers: parts.Readers
+) -> charges.Offered:
+    """A new document and how it is read: by a process beside, in bulk, or line by line."""
+    spooled = readers.of(one.kept.sha256)
+    if spooled is not None:
+        parsed = Parsed(Account(format), iter(()))
+    elif reach.keeps_sums(one.kept):
+        parsed = reach.parse(one.kept, format, under)
+    else:
+        parsed = parsing.parse(one.kept, format)
+    return charges.Offered(
+        one.kept,
+        parsed.account.format,
+        parsed,
+        rows=one.said.rows,
+        exported_at=one.said.exported_at,
+        spooled=spooled,
+    )
 
 
 def _post_one(candidate: _Candidate, source: str, *, by: str, at: datetime) -> Outcome:

@@ -12,11 +12,12 @@ from decimal import Decimal
 
 from finops.core.money import EXACT, plain
 from finops.ledger.models import Document
-from finops.ledger.operations.charges import Offered, scope_of
+from finops.ledger.operations.charge_lines import scope_of
+from finops.ledger.operations.charges import Offered
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.parsing import exported_at, parse, parse_again
-from finops.ledger.operations.reach import Scope
+from finops.ledger.operations.reaching import Scope
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.azure_cost import ACTUAL, AMORTISED, EITHER, FORMAT, FORMATS
 from finops.sources.records import ChargeRecord, Refused

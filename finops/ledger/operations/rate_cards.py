@@ -5,14 +5,13 @@ What a card prices is effective, never billed, and carries the card's name and v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
 from finops.core.period import Period
-from finops.core.rate_card import Card, Owned, Usage, hours_text, own_cost, price
+from finops.core.rate_card import Card, Owned, hours_text, own_cost
 from finops.ledger.models import Document, RateCard
 from finops.ledger.operations.locks import lock
 from finops.sources.rate_card import card_of
@@ -42,43 +41,6 @@ def keep_card(document: Document, record: RateCardRecord, *, by: str, at: dateti
 def cards() -> list[Card]:
     """All versions of all cards, newest first."""
     return [card_of(row.content, row.version) for row in RateCard.objects.order_by("-pk")]
-
-
-class Pricer:
-    """Prices usage that has no cost of its own, by the cards there are."""
-
-    def __init__(self, known: Sequence[Card]) -> None:
-        self._cards = known
-
-    def __call__(self, record: ChargeRecord) -> ChargeRecord:
-        """The record, priced when it is usage without any cost and a rate fits."""
-        is_unpriced = record.billed_cost is None and record.effective_cost is None
-        if not self._cards or not is_unpriced or record.category != "Usage" or record.view:
-            return record
-        priced = price(_usage(record), self._cards)
-        if priced is None:
-            return record
-        return replace(
-            record,
-            effective_cost=priced.amount,
-            currency=priced.currency,
-            rate_card=priced.card,
-        )
-
-
-def _usage(record: ChargeRecord) -> Usage:
-    return Usage(
-        at=record.charge_period_start,
-        provider=record.provider,
-        issuer=record.issuer,
-        gpu_model=record.gpu_model,
-        gpu_count=record.gpu_count,
-        skus=(record.sku, record.sku_price),
-        quantities=(
-            (record.consumed_quantity, record.consumed_unit),
-            (record.pricing_quantity, record.pricing_unit),
-        ),
-    )
 
 
 def own_charges(card: Card, until: datetime) -> Iterator[ChargeRecord]:

@@ -17,10 +17,12 @@ from finops.core.allocation import Assigner, Rule
 from finops.core.amounts import Money
 from finops.ledger.models import Charge, Document, Snapshot
 from finops.ledger.models import Rule as RuleRow
-from finops.ledger.operations.charges import Offered, post_charges, scope_of
+from finops.ledger.operations.charge_lines import scope_of
+from finops.ledger.operations.charges import Offered, post_charges
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.parsing import exported_at
-from finops.ledger.operations.reach import Reach, Scope, columns_of, parse_again
+from finops.ledger.operations.reach import Reach, parse_again
+from finops.ledger.operations.reaching import Scope, columns_of
 from finops.ledger.queries.allocation import rules
 from finops.ledger.queries.money import COLUMNS
 from finops.ledger.queries.preview import Move, preview
