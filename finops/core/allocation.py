@@ -6,13 +6,15 @@ at its start, a token hour to the place that holds at its hour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from .matching import Matcher, checked
 from .money import add, split
+from .period import EPOCH, instant_of
 
 WORKLOAD = "workload"
 SHARED = "shared"
@@ -163,8 +165,26 @@ class Assigner:
 
     def __call__(self, columns: Mapping[str, str | None], instant: datetime) -> Place:
         """The place of a charge or series at an instant."""
-        era = sum(1 for date in self._dates if date <= instant)
-        key = (era, *(columns.get(name) for name in self._names))
+        return self._place(columns, self._values(columns), instant)
+
+    def by_hour(self, columns: Mapping[str, str | None]) -> Callable[[int], Place]:
+        """The places of one charge or series: asked by milliseconds since 1970, for many hours.
+
+        The columns are looked at once; where no rule has a date, one answer is that of all hours.
+        """
+        values = self._values(columns)
+        if not self._dates:
+            always = self._place(columns, values, EPOCH)
+            return lambda _: always
+        return lambda time_ms: self._place(columns, values, instant_of(time_ms))
+
+    def _values(self, columns: Mapping[str, str | None]) -> tuple[str | None, ...]:
+        return tuple([columns.get(name) for name in self._names])
+
+    def _place(
+        self, columns: Mapping[str, str | None], values: tuple[str | None, ...], instant: datetime
+    ) -> Place:
+        key = (bisect_right(self._dates, instant), values)
         place = self._known.get(key)
         if place is None:
             place = self._known[key] = place_of(columns, instant, self.rules)

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 HOUR = timedelta(hours=1)
 WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})")
 HOUR_MS = 3_600_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_YEAR, LAST_YEAR = 1970, 9000  # of weeks; a calendar's edge is no week of anybody's
 
 
@@ -45,12 +46,12 @@ def hour_of(instant: datetime) -> datetime:
 
 def milliseconds(instant: datetime) -> int:
     """Milliseconds since 1970 of an instant, exact for whole milliseconds."""
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (instant - EPOCH) // timedelta(milliseconds=1)
 
 
 def instant_of(time_ms: int) -> datetime:
     """The instant of milliseconds since 1970."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+    return EPOCH + timedelta(milliseconds=time_ms)
 
 
 def rfc3339(instant: datetime) -> str:

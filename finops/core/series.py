@@ -164,8 +164,9 @@ def _add_row(part: SeriesPeriod, row: Row) -> None:
     part.readings += row.readings
     part.restarts += row.restarts
     part.hidden_resets += row.hidden_resets
-    part.openings += len(row.facts.get("openings", ()))
     part.opening_tokens += row.opening_tokens
-    part.alternations += row.facts.get("alternations", 0)
-    part.unmarked = part.unmarked or row.facts.get("unmarked", False)
+    if row.facts:  # of most hours there is nothing to tell
+        part.openings += len(row.facts.get("openings", ()))
+        part.alternations += row.facts.get("alternations", 0)
+        part.unmarked = part.unmarked or row.facts.get("unmarked", False)
     part.rate = max(part.rate, Rate(row.rate_tokens, row.rate_ms))

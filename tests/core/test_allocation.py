@@ -1,7 +1,7 @@
 """Rules find one place for every charge and series, and hostile patterns end at once (§4)."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -142,3 +142,13 @@ def test_the_kept_answers_are_those_of_the_plain_rule(rules, rows):
     assign = Assigner(rules)
     for row, instant in rows:
         assert assign(row, instant) == place_of(row, instant, in_order(rules))
+
+
+@settings(max_examples=200, deadline=None)
+@given(rules_drawn, columns, st.lists(st.integers(-2, 30 * 24), min_size=1, max_size=20))
+def test_the_places_of_many_hours_are_those_of_each(rules, row, hours):
+    of_hour = Assigner(rules).by_hour(row)
+    for hour in hours:
+        instant = NOW.replace(day=1) + timedelta(hours=hour)
+        time_ms = int(instant.timestamp()) * 1000
+        assert of_hour(time_ms) == place_of(row, instant, in_order(rules))

@@ -252,12 +252,10 @@ def _delivered(tokens: Tokens | None) -> Counted | None:
 def _old_engine(reading: Reading, slug: str) -> bool:
     """Whether an engine without the label `engine` serves the workload: vLLM before 0.8.3, which
     may count a prompt again after a preemption."""
-    for known in reading.ledger.known:
-        if known.series.metric == "vllm:prompt_tokens_total" and not known.series.engine:
-            for row in known.rows[:1]:
-                if reading.series_places(known.labels, instant_of(row.hour_ms)).target == slug:
-                    return True
-    return False
+    return any(
+        known.series.metric == "vllm:prompt_tokens_total" and not known.series.engine
+        for known in reading.first_known.get(slug, ())
+    )
 
 
 def _reaches(reading: Reading, workloads: Iterable[WorkloadFacts]) -> Reaches:

@@ -45,10 +45,10 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
     """Targets whose tokens no rule gives to a workload, with how many tokens that is."""
     sums: dict[str, list[int]] = {}
     for role in ("prompt", "generation"):
-        for known, hour, tokens in ledger.hours(role):
-            if assign(known.labels, hour).kind == UNASSIGNED:
+        for known, row, place in ledger.places(role, assign):
+            if place.kind == UNASSIGNED:
                 counts = sums.setdefault(_target(known.labels, known.source), [0, 0])
-                counts[0 if role == "prompt" else 1] += tokens
+                counts[0 if role == "prompt" else 1] += row.tokens
     for target, (prompt, generation) in sorted(sums.items()):
         yield Notice(
             "series-without-workload",
@@ -56,12 +56,12 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
             f"No rule gives {target} to a workload: {prompt:,} prompt and {generation:,} generation "
             "tokens stand in no unit cost.",
         )
-    for row in ledger.usage:
-        labels = row.labels | {"source": row.source.name}
-        if assign(labels, row.hour).kind == UNASSIGNED:
+    for usage in ledger.usage:
+        labels = usage.labels | {"source": usage.source.name}
+        if assign(labels, usage.hour).kind == UNASSIGNED:
             yield Notice(
                 "series-without-workload",
-                f"usage records {labels.get('model_name', '')} {row.source.name}",
+                f"usage records {labels.get('model_name', '')} {usage.source.name}",
                 f"No rule gives the usage records of {labels.get('model_name', 'an unnamed model')} "
                 "to a workload.",
             )

@@ -24,7 +24,7 @@ from .costs import Costs, costs, report_currency, split_costs
 from .exchange_rates import rates_of
 from .nodes import NodeLedger
 from .reaches import CostSpan, Span, cost_span, source_spans
-from .tokens import TokenLedger
+from .tokens import Known, TokenLedger
 
 SHAPES = "GPU count of the invoice's shape × billed hours"
 
@@ -121,19 +121,25 @@ class Reading:
         """The hours in which tokens moved, by workload."""
         hours: dict[str, set[datetime]] = {}
         for role in ("prompt", "generation"):
-            for known, hour, tokens in self.ledger.hours(role):
-                if tokens:
-                    self._note(hours, known.labels, hour)
-        for row in self.ledger.usage:
-            self._note(hours, row.labels | {"source": row.source.name}, row.hour)
+            for _, row, place in self.ledger.places(role, self.series_places):
+                if row.tokens and place.kind == WORKLOAD and place.target:
+                    hours.setdefault(place.target, set()).add(instant_of(row.hour_ms))
+        for usage in self.ledger.usage:
+            place = self.series_places(usage.labels | {"source": usage.source.name}, usage.hour)
+            if place.kind == WORKLOAD and place.target:
+                hours.setdefault(place.target, set()).add(usage.hour)
         return hours
 
-    def _note(
-        self, hours: dict[str, set[datetime]], labels: Mapping[str, str], hour: datetime
-    ) -> None:
-        place = self.series_places(labels, hour)
-        if place.kind == WORKLOAD and place.target:
-            hours.setdefault(place.target, set()).add(hour)
+    @cached_property
+    def first_known(self) -> dict[str, list[Known]]:
+        """The series that belong to a workload in their first hour of the period."""
+        found: dict[str, list[Known]] = {}
+        for known in self.ledger.known:
+            for row in known.rows[:1]:
+                place = self.series_places(known.labels, instant_of(row.hour_ms))
+                if place.target:
+                    found.setdefault(place.target, []).append(known)
+        return found
 
     @cached_property
     def sources(self) -> dict[str, set[str]]:
@@ -154,12 +160,7 @@ class Reading:
 
     def preempted(self, slug: str, counted: Mapping[tuple[int, str], int]) -> int | None:
         """Preemptions of a workload's engines; None when none of them tells."""
-        engines = {
-            known.engine
-            for known in self.ledger.known
-            for row in known.rows[:1]
-            if self.series_places(known.labels, instant_of(row.hour_ms)).target == slug
-        }
+        engines = {known.engine for known in self.first_known.get(slug, ())}
         told = [counted[engine] for engine in engines if engine in counted]
         return sum(told) if told else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +9,11 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
+import orjson
 from django.db import connections
 from django.db.models import Max, Q
 
+from finops.core.allocation import Assigner, Place
 from finops.core.counter import Carry
 from finops.core.dark import Ups, dark_of_end
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
@@ -140,9 +141,19 @@ class TokenLedger:
                 for row in known.rows:
                     yield known, instant_of(row.hour_ms), row.tokens
 
+    def places(self, role: str, assign: Assigner) -> Iterator[tuple[Known, Row, Place]]:
+        """The rows of one role by series and hour, and the place of each."""
+        for known in self.known:
+            if known.series.role == role:
+                place_of = assign.by_hour(known.labels)
+                for row in known.rows:
+                    yield known, row, place_of(row.hour_ms)
+
     def parts(self, known: Known, period: Period, key_of: KeyOf) -> dict[Hashable, SeriesPeriod]:
         """One series in a period, by the group that each of its hours belongs to."""
         start, end = milliseconds(period.start), milliseconds(period.end)
+        if isinstance(key_of, Assigner):
+            return known.around.parts(start, end, key_of.by_hour(known.labels))
         return known.around.parts(start, end, lambda ms: key_of(known.labels, instant_of(ms)))
 
     def _usage(self, period: Period, key_of: KeyOf) -> dict[Hashable, Tokens]:
@@ -314,7 +325,7 @@ def _row(values: Sequence[Any]) -> Row:
 
 def _json(value: Any) -> dict[str, Any]:
     """jsonb as the raw cursor gives it: text, or a mapping already."""
-    return json.loads(value) if isinstance(value, str | bytes) else (value or {})
+    return orjson.loads(value) if isinstance(value, str | bytes) else (value or {})
 
 
 def _known(
