@@ -12,14 +12,14 @@ from finops.core.canonical import digest as digest_of
 from finops.core.period import rfc3339
 from finops.ledger.operations import documents
 from finops.trail.models import Entry
-from reports.models import Report, Seal
+from reports.models import Report, ReportEvent, Seal
 
 from .standing import FIRST_PREVIOUS_DIGEST, SUPERSEDED
 
 
 def verify_seals() -> list[str]:
     """Recomputes each seal and each report; one sentence for each problem, none when all hold."""
-    return [*_seals(), *_reports(), *_events()]
+    return [*_seals(), *_reports(), *_events(), *_gone()]
 
 
 def _seals() -> Iterator[str]:
@@ -49,6 +49,7 @@ def _seal(seal: Seal, previous: str) -> Iterator[str]:
         "week": seal.report.week,
         "revision": seal.report.revision,
         "prepared_by": seal.report.prepared_by,
+        "prepared_at": rfc3339(seal.report.created_at),
         "reason": seal.report.reason,
         "statement_digest": seal.report.digest,
     }
@@ -109,6 +110,21 @@ def _reports() -> Iterator[str]:
         for name, value in copies.items():
             if getattr(report, name) != value:
                 yield f"{report}: the copy of its {name} differs from its statement"
+
+
+def _gone() -> Iterator[str]:
+    """Rows that others still speak of: a seal's report, an act's report, a sealed report's seal."""
+    there = Report.objects.values("pk")
+    for number in (
+        Seal.objects.exclude(report_id__in=there).order_by("number").values_list("number")
+    ):
+        yield f"seal {number[0]}: its report is gone"
+    acts = ReportEvent.objects.exclude(report_id__in=there).order_by("report_id")
+    for lost in acts.values_list("report_id", flat=True).distinct():
+        yield f"report number {lost} is gone, its acts are there"
+    unsealed = Report.objects.filter(events__kind="sealed", seal__isnull=True)
+    for report in unsealed.order_by("id").distinct():
+        yield f"{report}: it was sealed, and its seal is gone"
 
 
 def _events() -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from finops.ledger.cli import Command as Base
-from finops.ledger.operations import readings
+from finops.ledger.operations import charge_check, readings
 from finops.ledger.operations.documents import digest_of, stored
 from finops.ledger.queries import check
 from finops.trail.operations import verify
@@ -25,6 +25,7 @@ class Command(Base):
             "bytes": check.missing_bytes(stored, digest_of),
             "counts": check.miscounted_documents(),
             "control totals": check.changed_totals(),
+            "charges": charge_check.differing(),
             "snapshots": check.miscounted_snapshots(),
             "token hours": check.rederived(readings.recheck),
             "trail": verify(),
