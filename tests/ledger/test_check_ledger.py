@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import F
 
-from finops.ledger.models import Charge, Document, ReadingBlock, TokenHour
+from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, TokenHour
 from finops.ledger.operations.documents import stored
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file
@@ -64,6 +67,15 @@ def test_a_charge_taken_out(ledger: Document) -> None:
     _, problems = check()
     assert "2 charges were counted, 1 are there" in problems
     assert "2 charges were delivered, 1 are there" in problems
+
+
+@pytest.mark.parametrize("column", ["charge_start", "charge_end"])
+def test_a_delivery_said_to_be_of_another_time(ledger: Document, column: str) -> None:
+    with triggers_off():
+        Snapshot.objects.update(**{column: F(column) + timedelta(hours=1)})
+    fine, problems = check()
+    assert not fine
+    assert re.search(r"charges of \S+Z to \S+Z were delivered, \S+Z to \S+Z are there", problems)
 
 
 def test_changed_counts(ledger: Document) -> None:

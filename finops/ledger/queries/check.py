@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from django.db.models import BigIntegerField, Count, Sum
+from django.db.models import BigIntegerField, Count, Max, Min, Sum
 from django.db.models.functions import Coalesce
 
 from finops.core.amounts import BASES, Money
+from finops.core.period import rfc3339
 from finops.ledger.models import (
     Charge,
     Document,
@@ -119,13 +121,22 @@ def _decimals(totals: dict[str, dict[str, str | None]]) -> dict[tuple[str, str],
 
 
 def miscounted_snapshots() -> Iterator[str]:
-    """Snapshots whose charges are not as many as were delivered."""
+    """Snapshots whose charges are not as many, or not of the time, as were delivered."""
     rows = Snapshot.objects.annotate(
-        found=Coalesce(Sum("lines__line_count"), 0, output_field=BigIntegerField())
+        found=Coalesce(Sum("lines__line_count"), 0, output_field=BigIntegerField()),
+        first=Min("lines__charge_start"),
+        last=Max("lines__charge_end"),
     ).order_by("pk")
-    for pk, said, found in rows.values_list("pk", "charges", "found"):
-        if said != found:
-            yield f"snapshot {pk}: {said} charges were delivered, {found} are there"
+    for one in rows.iterator(chunk_size=500):
+        if one.charges != one.found:
+            yield f"snapshot {one.pk}: {one.charges} charges were delivered, {one.found} are there"
+        elif one.charges and (one.charge_start, one.charge_end) != (one.first, one.last):
+            said, is_now = _span(one.charge_start, one.charge_end), _span(one.first, one.last)
+            yield f"snapshot {one.pk}: charges of {said} were delivered, {is_now} are there"
+
+
+def _span(start: datetime, end: datetime) -> str:
+    return f"{rfc3339(start)} to {rfc3339(end)}"
 
 
 def rederived(recheck: Callable[[Sequence[int]], Iterable[str]]) -> Iterator[str]:
