@@ -179,6 +179,7 @@ def test_charts_stay_without_javascript_and_on_paper(service: Up, browser: Any) 
     assert plain.page.locator("svg.chart").count() >= 5
     scripted = Visitor(browser, service.address, "ines")
     scripted.go(f"/reports/{WEEK}/")
+    scripted.page.locator("svg.chart").first.scroll_into_view_if_needed()  # drawn when reached
     scripted.page.locator(".live .main-svg").first.wait_for(timeout=20_000)
     scripted.page.emulate_media(media="print")
     assert scripted.page.locator(".live").first.is_hidden()
