@@ -294,7 +294,7 @@ def _hour_slices(times: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-_COMPARED = (
+COMPARED = (
     "tokens",
     "readings",
     "restarts",
@@ -311,4 +311,4 @@ _COMPARED = (
 
 
 def is_same(one: TokenHour, other: TokenHour) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in _COMPARED)
+    return all(getattr(one, name) == getattr(other, name) for name in COMPARED)

@@ -14,28 +14,10 @@ from finops.sources.engines import engine_of, marked_metric, role_of
 from finops.sources.records import SeriesReadings
 
 from .charges import storable
+from .deriving import COUNTER_ROLES
 from .locks import lock
 
-TOKEN_ROLES = frozenset(
-    {
-        "prompt",
-        "generation",
-        "cached_prompt",
-        "prefix_hits",
-        "delivered_prompt",
-        "delivered_generation",
-        "preemptions",
-        "external_prompt",
-        "answers",
-        "answered",
-        "first_token_bucket",
-        "inter_token_bucket",
-        "prefix_queries",
-        "prompt_length_bucket",
-        "generation_length_bucket",
-        "step_tokens_bucket",
-    }
-)
+TOKEN_ROLES = frozenset(COUNTER_ROLES)
 OTHER_ROLES = frozenset(
     {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
     | {"re_export", "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running"}

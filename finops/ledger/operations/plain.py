@@ -26,7 +26,7 @@ from finops.sources.engines import mark_of
 
 from .blocks import Piece
 from .bulk import Line, copy_lines, text_field
-from .deriving import COUNTER_ROLES
+from .deriving import COMPARED, COUNTER_ROLES
 from .naming import Known, Names
 
 MARK_ROLES = ("created", "process_start")
@@ -52,24 +52,7 @@ WHERE EXISTS (
     WHERE block.series_id = wanted.id AND block.hour >= wanted.hour AND block.document_id <> %s
 )
 """
-_COLUMNS = (
-    "series_id",
-    "hour",
-    "revision",
-    "tokens",
-    "readings",
-    "restarts",
-    "hidden_resets",
-    "opening_tokens",
-    "rate_tokens",
-    "rate_ms",
-    "usual_ms",
-    "first_ms",
-    "last_ms",
-    "facts",
-    "carry",
-    "posted_at",
-)
+_COLUMNS = ("series_id", "hour", "revision", *COMPARED, "posted_at")
 
 
 class _Column(NamedTuple):
