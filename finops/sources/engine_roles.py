@@ -67,6 +67,7 @@ _UNCACHED: Final = "llama.cpp leaves prompt tokens that it had cached out of its
 _SUCCESSFUL: Final = "TGI counts requests that succeeded only, when they finish"
 _AMD_MB: Final = "AMD's exporter writes MB and counts MiB"
 _DCGM_RESERVED: Final = "DCGM_FI_DEV_FB_USED leaves DCGM_FI_DEV_FB_RESERVED out"
+_PROCESSES: Final = "by process, told when the exporter runs with `--collect.compute-apps`"
 _RAY: Final = "through Ray every worker has a series of its own: gauges are not to be added"
 _TRTLLM: Final = "trtllm-serve exports token counters in newer versions only; names by its source"
 _NIM: Final = "NIM exports names without a prefix, which differ by version: check yours"
@@ -279,6 +280,9 @@ HOSTS: Final[dict[str, Role]] = {
         "nvidia_smi_memory_free_bytes": Role("device_free_bytes", "gauge", "nvidia-smi"),
         "nvidia_smi_memory_reserved_bytes": Role("device_reserved_bytes", "gauge", "nvidia-smi"),
         "nvidia_smi_memory_total_bytes": Role("device_total_bytes", "gauge", "nvidia-smi"),
+        "nvidia_smi_compute_app_used_memory_bytes": Role(
+            "process_used_bytes", "gauge", "nvidia-smi", 0, _PROCESSES
+        ),
     }.items()
 }
 

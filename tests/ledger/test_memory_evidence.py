@@ -144,6 +144,107 @@ def test_tenants_of_a_time_sliced_gpu_are_flagged_and_it_counts_once(tmp_path: P
     assert DeviceHour.objects.count() == 1
 
 
+def test_programs_that_are_no_engine_are_told_by_pod(tmp_path: Path) -> None:
+    """A time-sliced GPU by an exporter that tells its pods apart beside the device's own series."""
+    workload()
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.1, blocks=5000)
+    for used, pod in ((40_000, {}), (24_000, {"namespace": "llm", "pod": "chat-0"}),
+                      (15_000, {"namespace": "ml", "pod": "notebook-0"})):  # fmt: skip
+        fleet.gpu(UUID, used, 41_080, **pod)
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["used_bytes"] == 40_000 * MIB and row["other_bytes"] == 15_000 * MIB
+    assert row["total_bytes"] == 81_559 * MIB and closes(row)
+    assert any("time-slicing" in flag for flag in row["flags"])
+    period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 17, tzinfo=UTC))
+    (notice,) = [n for n in memory_notices(period) if n.kind == "gpu-shared"]
+    assert "told by the exporter, pod by pod" in notice.text
+
+
+def test_a_gpu_that_only_other_pods_hold_is_theirs(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.gpu(UUID, 30_000, 51_080, namespace="ml", pod="train-0")
+    ingested(fleet.write(tmp_path / "h.om"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["other_bytes"] == 30_000 * MIB and row["unattributed_bytes"] == 0 and closes(row)
+
+
+def smi_host(fleet: Fleet, uuid: str, used: int, **processes: int) -> None:
+    """One GPU of a host without pods, by an exporter of nvidia-smi; figures in MiB."""
+    target = {"job": "smi", "instance": "vm-1:9835", "uuid": uuid}
+    for name, value in (("used", used), ("free", 81_080 - used), ("reserved", 479),
+                        ("total", 81_559)):  # fmt: skip
+        fleet.gauge(f"nvidia_smi_memory_{name}_bytes", value * MIB, **target)
+    for number, (name, value) in enumerate(processes.items()):
+        fleet.gauge("nvidia_smi_compute_app_used_memory_bytes", value * MIB,
+                    **target, pid=str(900 + number), process_name=name)  # fmt: skip
+
+
+def vm_engine(fleet: Fleet, port: int) -> None:
+    """An engine on a host without pods."""
+    labels = {"job": "vllm", "instance": f"vm-1:{port}", "namespace": "llm", "engine": "0"}
+    fleet.gauge("vllm:kv_cache_usage_perc", 0.1, **labels, model_name="m")
+    fleet.gauge("vllm:cache_config_info", 1, **labels, block_size="16", num_gpu_blocks="5000",
+                kv_cache_size_tokens="80000")  # fmt: skip
+
+
+def test_programs_that_are_no_engine_are_told_by_process(tmp_path: Path) -> None:
+    """A machine with one GPU and no pods: the engine can only be on it."""
+    workload()
+    fleet = Fleet()
+    vm_engine(fleet, 8000)
+    smi_host(fleet, "aaaa", 40_000, **{"VLLM::EngineCore": 30_000, "python3": 6_000, "Xorg": 100})
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["other_bytes"] == 6_100 * MIB and row["used_bytes"] == 40_000 * MIB
+    assert row["kv_reserved_bytes"] == 80_000 * 131_072 and closes(row)
+    assert "other" not in row["not_measured"]
+    (engine,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert (engine["gpus"], engine["other_bytes"]) == (1, row["other_bytes"])
+
+
+def test_several_engines_on_one_gpu_are_added_and_others_stay_apart(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    for port in (8000, 8001):
+        vm_engine(fleet, port)
+    smi_host(fleet, "aaaa", 50_000, **{"/opt/venv/bin/python3": 24_000, "python3": 24_000,
+                                       "./gpu_burn": 1_000})  # fmt: skip
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["kv_reserved_bytes"] == 2 * 80_000 * 131_072
+    assert row["other_bytes"] == 1_000 * MIB and closes(row)
+    assert any("2 engines share this GPU" in flag for flag in row["flags"])
+    (whole,) = command("memory", *HOUR)["rows"]
+    assert whole["total_bytes"] == 81_559 * MIB and closes(whole)  # the device counts once
+
+
+def test_which_gpu_of_several_an_engine_has_is_not_guessed(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    for port in (8000, 8001):
+        vm_engine(fleet, port)
+    smi_host(fleet, "aaaa", 50_000, python3=24_000)
+    smi_host(fleet, "bbbb", 20_000, **{"./gpu_burn": 1_000})
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    rows = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert [row["other_bytes"] for row in rows] == [None, 1_000 * MIB]
+    assert all(row["kv_reserved_bytes"] is None and closes(row) for row in rows)
+    engines = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert all(any("no GPU metrics" in flag for flag in one["flags"]) for one in engines)
+
+
+def test_where_nobody_tells_who_holds_a_gpu_the_start_bounds_it(tmp_path: Path) -> None:
+    workload()
+    ingested(one_card(tmp_path), gpu_fleet.config(tmp_path / "config.json"),
+             gpu_fleet.log(tmp_path / "engine.log"))  # fmt: skip
+    (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert row["other_bytes"] is None
+    # 79.15 − 78.60 GiB
+    assert any("held 0.55 GiB at most" in flag for flag in row["flags"]), row["flags"]
+
+
 def kinds() -> set[str]:
     period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 17, tzinfo=UTC))
     return {notice.kind for notice in memory_notices(period)}
@@ -196,7 +297,7 @@ def test_a_real_h100_as_its_exporter_told(tmp_path: Path) -> None:
     lines = [
         f"{line} {at + n * 15}"
         for line in source.read_text().splitlines()
-        if line.startswith("nvidia_smi_memory_")
+        if line.startswith(("nvidia_smi_memory_", "nvidia_smi_compute_app_used"))
         for n in range(240)
     ]
     path = tmp_path / "real.om"
@@ -205,8 +306,10 @@ def test_a_real_h100_as_its_exporter_told(tmp_path: Path) -> None:
     (row,) = command("memory", *HOUR, "--by", "gpu")["rows"]
     assert row["total_bytes"] == 85_520_809_984
     assert row["free_bytes"] == 64_238_911_488 and row["driver_bytes"] == 502_267_904
+    # Three programs, none of them an engine, as the exporter's own lines add up.
+    assert row["other_bytes"] == 2_690_646_016 + 1_616_904_192 + 16_452_157_440
     # The exporter's parts exceed its total by 1 MiB: the remainder shows it.
-    assert row["unattributed_bytes"] == 20_780_679_168 - MIB and closes(row)
+    assert row["unattributed_bytes"] == 20_780_679_168 - MIB - row["other_bytes"] and closes(row)
 
 
 @pytest.mark.skipif(not (SAMPLES / "metrics").is_dir(), reason="needs the exposition samples")

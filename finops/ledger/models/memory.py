@@ -93,6 +93,9 @@ class DeviceHour(models.Model):
     tenants = models.JSONField(default=list)
     shared = models.BooleanField(default=False, help_text="Several pods held it at one instant.")
     labels = models.JSONField(default=dict)
+    holders = models.JSONField(
+        default=dict, help_text="Bytes × milliseconds by pod and process, where told (§8.5)."
+    )
     posted_at = models.DateTimeField()
 
     class Meta:

@@ -22,15 +22,15 @@ from .bulk import copy_rows
 from .cache import GAUGES as CACHE_GAUGES
 from .cache import derive_caches
 from .deriving import COUNTER_ROLES, Deriving, current_rows, is_same
+from .devices import PROCESS, derive_devices
 from .devices import ROLES as DEVICE_ROLES
-from .devices import derive_devices
 from .loading import Loaded
 from .locks import lock, lock_shared
 from .nodes import ROLES as NODE_ROLES
 from .nodes import derive_nodes
 from .plain import MARK_ROLES, Plain
 
-GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, *NODE_ROLES)
+GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, PROCESS, *NODE_ROLES)
 READ_BESIDE = (*GAUGE_ROLES, *CACHE_GAUGES)
 GAUGE_TARGETS_AT_ONCE = 32
 TARGET_HOURS_AT_ONCE = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from finops.core.device import DeviceHourRow, DeviceSeries, Tenant
 from finops.core.device_columns import device_hours
+from finops.core.holders import Holders, Holding, holders_by_hour
 from finops.core.period import instant_of
 from finops.ledger.models import DeviceHour, Series
 from finops.sources.engines import role_of
 
 from .bulk import copy_rows
-from .gauges import LOOK_BACK_MS, Gauges, Span
+from .gauges import LOOK_BACK_MS, Columns, Gauges, Span
 
 ROLES = {
     "device_used_bytes": "used",
@@ -23,6 +24,7 @@ ROLES = {
     "device_reserved_bytes": "reserved",
     "device_total_bytes": "total",
 }
+PROCESS = "process_used_bytes"
 MOST_BYTES = 1 << 50
 IDENTITIES = ("UUID", "uuid", "GPU_UUID", "gpu_uuid")
 INDICES = ("gpu", "gpu_id", "GPU_ID", "minor_number")
@@ -35,7 +37,7 @@ KEPT_LABELS = (
 def derive_devices(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datetime) -> None:
     """Posts the device hours of some targets, each given by its series, from an hour on, where
     they changed."""
-    every = [one for series in wanted for one in series if one.role in ROLES]
+    every = [one for series in wanted for one in series if one.role in (*ROLES, PROCESS)]
     if not every:
         return
     span = Span.around(from_ms)
@@ -49,11 +51,15 @@ def derive_devices(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: date
     new: list[DeviceHour] = []
     for (target, device), members in _devices(every).items():
         is_exported = target in exported
-        for row in device_hours(_read(members, is_exported, gauges)):
+        told = _read(members, is_exported, gauges)
+        rows = device_hours(told)
+        holders = _holders(members, told, rows, gauges)
+        for row in rows:
             if row.hour_ms < since:
                 continue
             old = kept.get((target, device, instant_of(row.hour_ms)))
             fresh = _fresh(target, device, members, row, at)
+            fresh.holders = holders.get(row.hour_ms, {})
             if _differs(old, fresh):
                 fresh.revision = old.revision + 1 if old else 1
                 new.append(fresh)
@@ -81,7 +87,10 @@ def device_of(labels: Mapping[str, str]) -> str:
 
 def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
     """Who holds the device. Where Prometheus kept the exporter's own pod under `pod`, the tenant
-    stands under `exported_pod`."""
+    stands under `exported_pod`. nvidia-smi's exporter knows no pods: one that stands on its series
+    is its own."""
+    if labels.get("__name__", "").startswith("nvidia_smi_"):
+        return "", ""
     before = "exported_" if is_exported else ""
     return labels.get(f"{before}namespace", ""), labels.get(f"{before}pod", "")
 
@@ -89,16 +98,49 @@ def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
 def _read(members: Sequence[Series], is_exported: bool, gauges: Gauges) -> list[DeviceSeries]:
     found = []
     for one in members:
-        role = role_of(one.metric)
-        scale = role.scale if role else 1
-        for times, values in gauges.replicas(one).values():
-            # No device holds a pebibyte: a reading that says so is none of its memory.
-            kept = np.abs(values) * scale <= MOST_BYTES
-            # Gauges are whole MiB or bytes within 2^53: exact.
-            times, whole = times[kept], np.trunc(values[kept]).astype(np.int64) * scale
-            tenant = tenant_of(one.labels, is_exported)
+        if one.role == PROCESS:
+            continue
+        tenant = tenant_of(one.labels | {"__name__": one.metric}, is_exported)
+        for times, whole in _bytes(one, gauges):
             found.append(DeviceSeries(ROLES[one.role], tenant, times, whole))  # type: ignore[arg-type]
     return found
+
+
+def _bytes(one: Series, gauges: Gauges) -> Iterator[Columns]:
+    """A series' readings in bytes, replica by replica."""
+    role = role_of(one.metric)
+    scale = role.scale if role else 1
+    for times, values in gauges.replicas(one).values():
+        # No device holds a pebibyte: a reading that says so is none of its memory.
+        kept = np.abs(values) * scale <= MOST_BYTES
+        # Gauges are whole MiB or bytes within 2^53: exact.
+        yield times[kept], np.trunc(values[kept]).astype(np.int64) * scale
+
+
+def _holders(
+    members: Sequence[Series],
+    told: Sequence[DeviceSeries],
+    rows: Sequence[DeviceHourRow],
+    gauges: Gauges,
+) -> dict[int, Holders]:
+    """Who held the device by hour, where pods stand beside the device's own series, or processes
+    are told."""
+    used = [one for one in told if one.role == "used"]
+    by_pod = {one.tenant: one for one in reversed(used) if one.tenant[1]}
+    holdings = [
+        Holding("pods", "/".join(tenant), one.times_ms, one.values)
+        for tenant, one in by_pod.items()
+        if any(not one.tenant[1] for one in used)
+    ]
+    for one in members:
+        if one.role != PROCESS:
+            continue
+        name, number = one.labels.get("process_name", ""), one.labels.get("pid", "")
+        for times, values in list(_bytes(one, gauges))[:1]:
+            holdings.append(Holding("processes", name, times, values, number))  # type: ignore[arg-type]
+    if not holdings:
+        return {}
+    return holders_by_hour(holdings, {row.hour_ms: row.byte_ms.get("used", 0) for row in rows})
 
 
 def _current(targets: Iterable[int], from_ms: int) -> dict[tuple[int, str, datetime], DeviceHour]:

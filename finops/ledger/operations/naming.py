@@ -25,6 +25,7 @@ OTHER_ROLES = frozenset(
 )
 DEVICE_ROLES = frozenset(
     {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
+    | {"process_used_bytes"}
 )
 OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes"}
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)

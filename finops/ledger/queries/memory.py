@@ -9,10 +9,12 @@ from typing import Any
 
 from finops.core.auditor import over_profile
 from finops.core.engine_start import gib
+from finops.core.holders import other_byte_ms
 from finops.core.memory import sentence
 from finops.core.memory_table import Means, Table, added, table_of
 from finops.core.money import divide, plain, round_half_even
 from finops.core.period import Period, instant_of, rfc3339
+from finops.ledger.models import DeviceHour
 
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 from .reading import read
@@ -23,8 +25,12 @@ SLICED = "a MIG instance: figures are those of the slice where the exporter tell
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
 ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
-TWO_ENGINES = "{} engines share this GPU: what other programs hold is not told apart"
-OTHERS = "no exporter read here tells memory by process: what other programs hold is part of the remainder"
+TWO_ENGINES = "{} engines share this GPU: the parts of each are told by its own log and gauges"
+OTHERS = (
+    "no exporter read here tells apart who holds this GPU's memory: what other programs hold is part of "
+    "the remainder"
+)
+AT_MOST = "when the engine started, everything else on the card, its own context included, held {} at most"
 OVER_PROFILE = (
     "at the peak {} more were in use than the engine's parts and the activations it measured at its "
     "start: requests larger than those it was measured with, a fragmented allocator, or another "
@@ -47,8 +53,22 @@ def device_table(
         for name, total in (("used", row.used_byte_ms), ("free", row.free_byte_ms),
                             ("driver", row.reserved_byte_ms)):  # fmt: skip
             means.add(name, total / held if total is not None and held else None, held)
+        other = _other(device, row)
+        means.add("other", Decimal(other) / held if other is not None and held else None, held)
     parts = [engine_table(engine, number, hour) for engine, number in engines]
     return _with_engines(table_of(means), parts)
+
+
+def _other(device: Device, row: DeviceHour) -> Decimal | int | None:
+    """What programs that are no engine known here held of the GPU in an hour, in byte-milliseconds.
+
+    All that is in use where pods are told and none of them is an engine's.
+    """
+    engines = [engine for engine, _ in device.engines]
+    told = other_byte_ms(row.holders, {"/".join(one.tenant) for one in engines}, len(engines))
+    if told is None and row.tenants and not engines:
+        return row.used_byte_ms
+    return told
 
 
 def group_table(
@@ -85,7 +105,7 @@ def memory_hours(period: Period, slug: str | None = None) -> list[dict[str, Any]
 def _with_engines(device: Table, engines: list[Table]) -> Table:
     """A GPU's own figures and those of the engines on it, together."""
     both = added(engines) if engines else Table(None, {}, {})
-    parts = {name: device.parts.get(name) for name in ("driver", "free")}
+    parts = {name: device.parts.get(name) for name in ("driver", "free", "other")}
     names = ("weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
     parts |= {name: both.parts.get(name) for name in names}
     beside = {"used": device.beside.get("used")}
@@ -171,8 +191,21 @@ def _gpu_row(device: Device) -> dict[str, Any]:
         flags.append(OVER_PROFILE.format(gib(over)))
     if value["other_bytes"] is None:
         flags.append(OTHERS)
+        at_most = _others_at_start(device)
+        if at_most is not None:
+            flags.append(AT_MOST.format(gib(at_most)))
     value["over_profile_bytes"] = over
     return value | _engine_values([e for e, _ in device.engines], flags)
+
+
+def _others_at_start(device: Device) -> int | None:
+    """What was in use on the GPU before its only engine took anything, by the engine's log."""
+    if len(device.engines) != 1:
+        return None
+    engine, number = device.engines[0]
+    told = engine.worker(number)
+    total, free = told.get("total_bytes"), told.get("free_at_start_bytes")
+    return None if total is None or free is None else int(total) - int(free)
 
 
 def _group_row(

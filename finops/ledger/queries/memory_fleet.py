@@ -1,4 +1,7 @@
-"""Engines and GPUs of a period, with the logs that tell of them, joined by namespace and pod (§8)."""
+"""Engines and GPUs of a period, with the logs that tell of them, joined by namespace and pod (§8).
+
+Exporters that know no pods are joined by host, where that leaves no doubt.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ class Device:
 
 @dataclass(slots=True)
 class Fleet:
-    """Engines and GPUs of a period, joined by namespace and pod."""
+    """Engines and GPUs of a period, joined by namespace and pod, else by host."""
 
     period: Period
     engines: list[EngineMemory]
@@ -165,14 +168,41 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     numbers: dict[tuple[str, str], set[str]] = {}
     for engine in engines:
         numbers.setdefault(engine.tenant, set()).add(engine.series.engine)
+    by_host = _by_host(engines, devices)
     for engine in engines:
         mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
         mine.sort(key=lambda d: (_index(d), d.name))
         mine = _own(mine, engine.series.engine, numbers[engine.tenant])
+        mine = mine or by_host.get(_host(engine.series.target.instance), [])
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
             device.engines.append((engine, number))
     return Fleet(period, engines, devices)
+
+
+def _by_host(engines: list[EngineMemory], devices: Mapping[str, Device]) -> dict[str, list[Device]]:
+    """GPUs of hosts without pods whose engines can only be on them: a host with one GPU, or one
+    with one engine that has all of them. Elsewhere nothing tells which GPU is whose."""
+    found: dict[str, list[Device]] = {}
+    for device in devices.values():
+        if not device.tenants:
+            found.setdefault(_host(device.rows[-1].labels.get("instance", "")), []).append(device)
+    on: dict[str, list[EngineMemory]] = {}
+    for engine in engines:
+        on.setdefault(_host(engine.series.target.instance), []).append(engine)
+    return {
+        host: mine
+        for host, mine in found.items()
+        if host
+        and (there := on.get(host))
+        and (len(mine) == 1 or [e.gpus for e in there if e.gpus_known] == [len(mine)])
+    }
+
+
+def _host(instance: str) -> str:
+    """The host of an address, without its port."""
+    name, _, port = instance.rpartition(":")
+    return name if port.isdigit() else instance
 
 
 def _own(devices: list[Device], number: str, numbers: set[str]) -> list[Device]:

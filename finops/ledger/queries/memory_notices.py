@@ -45,7 +45,7 @@ def _device(device: Device) -> Iterator[Notice]:
             "gpu-shared",
             device.name,
             f"GPU {device.name} was held by several pods at once ({pods}): one may take the memory "
-            "another needs, and what each used is not told apart.",
+            f"another needs, and what each used is {_apart(device)}.",
         )
     rest = device_table(device, device.engines).unattributed
     if rest is not None and rest < 0:
@@ -55,3 +55,9 @@ def _device(device: Device) -> Iterator[Notice]:
             f"GPU {device.name}: the known parts exceed the device's memory by {gib(-rest)}. An "
             "engine on another GPU, a log of another start or a wrong configuration may be counted.",
         )
+
+
+def _apart(device: Device) -> str:
+    """Whether the exporter tells the pods' memory apart."""
+    told = any("pods" in row.holders for row in device.rows)
+    return "told by the exporter, pod by pod" if told else "not told apart"
