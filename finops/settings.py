@@ -173,6 +173,9 @@ BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, mos
 # How many long files of one delivery are read at once, each by a process of its own.
 BULK_PROCESSES = environment.whole_number("HEADROOM_BULK_PROCESSES", 1, least=1, most=64)
 
+# In how many parts a large source's hours are shared out among the workers that collect.
+COLLECT_PARTS = environment.whole_number("HEADROOM_COLLECT_PARTS", 2, least=1, most=64)
+
 # Networks beside the public ones that invoices may be read from by URL, with commas between.
 STORE_NETWORKS = environment.networks("HEADROOM_STORE_NETWORKS")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from finops.sources.engines import bound_of, metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
 from finops.sources.remote_read import Answers, request
+from finops.sources.shares import WHOLE, Share
 
 from .access import FetchFailed
 from .fetch import Door
@@ -105,14 +106,20 @@ def live_series(
     return [{str(k): str(v) for k, v in row.items()} for row in data], warnings
 
 
-def gather(door: Door, matchers: Sequence[str], period: Period) -> Gathered:
+def gather(door: Door, matchers: Sequence[str], period: Period, share: Share = WHOLE) -> Gathered:
     """All raw samples of our metrics in `[start, end)`; FetchFailed when the store does not answer.
 
-    By remote read where the store's gives the very series of its query API, else by queries.
+    By remote read where the store's gives the very series of its query API, else by queries. Of a
+    share only, where one is named.
     """
     series, warnings = live_series(door, matchers, period)
     hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
-    selectors = list(_selectors(series, matchers, MAX_SERIES_HOURS_A_QUERY // hours))
+    most = MAX_SERIES_HOURS_A_QUERY // hours
+    if share.is_whole:
+        selectors = list(_selectors(series, matchers, most))
+    else:
+        series = [row for row in series if share.holds(row.get("instance", ""))]
+        selectors = list(_of_instances(series, matchers, most))
     result = None
     if door.access.remote_read and not warnings:
         result = _gather_remotely(door, selectors, series, period)
@@ -222,8 +229,29 @@ def _selectors(
         yield (_names(shard), *matchers)
     for name in sorted(set(wanted) - set(small)):
         for shard in _shards(instances[name], most):
-            part = f"instance=~{_quoted('|'.join(map(re.escape, shard)))}"
-            yield (_names([name]), *matchers, *_bound(name), part)
+            yield (_names([name]), *matchers, *_bound(name), _instances(shard))
+
+
+def _of_instances(
+    series: Sequence[Mapping[str, str]], matchers: Sequence[str], most: int
+) -> Iterator[Selector]:
+    """Selectors that together choose every series of the instances at hand once, each of at most so
+    many series; one instance with more than that is asked for in one piece."""
+    held = {row.get("__name__", "") for row in series}
+    wanted = [name for name in metrics_to_collect() if name in held]
+    groups = [[name for name in wanted if not bound_of(name)]]
+    groups += [[name] for name in wanted if bound_of(name)]
+    for names in groups:
+        counts = Counter(
+            row.get("instance", "") for row in series if row.get("__name__", "") in names
+        )
+        for shard in _shards(counts, most):
+            yield (_names(names), *matchers, *_bound(names[0]), _instances(shard))
+
+
+def _instances(names: Iterable[str]) -> str:
+    """The matcher of some instances; an empty name stands for series without one."""
+    return f"instance=~{_quoted('|'.join(map(re.escape, names)))}"
 
 
 def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:

@@ -21,10 +21,16 @@ from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Source
 from finops.ledger.operations import folder, summing_again
-from finops.ledger.operations.collect import collect_window, whole_hours, windows_of
+from finops.ledger.operations.collect import (
+    collect_window,
+    parts_of,
+    whole_hours,
+    windows_of,
+)
 from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
+from finops.sources.shares import Share
 
 BY = "schedule"
 RETRY_SECONDS = 60
@@ -45,7 +51,8 @@ def collect_all() -> int:
 
 @shared_task(name="finops.ledger.tasks.collect_source", acks_late=True)
 def collect_source(*, source: str, at: str | None = None) -> int:
-    """Sends one task for every whole hour of a source that is missing, oldest first."""
+    """Sends one task for every whole hour of a source that is missing, oldest first; of a large
+    source, one for each part of the hour."""
     now = _instant(at)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
@@ -53,29 +60,39 @@ def collect_source(*, source: str, at: str | None = None) -> int:
         try:
             with Door(access_to(row)) as door:
                 planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]
+                parts = parts_of(row, door, planned)
         except FetchFailed as error:
             logger.warning("%s cannot be collected: %s", source, error)
             return 0
-    for window in planned:
-        collect_source_window.delay(
-            source=source, start=rfc3339(window.start), end=rfc3339(window.end)
-        )
-    return len(planned)
+    asked = [(window, share) for window in planned for share in parts]
+    for window, share in asked:
+        span = {"start": rfc3339(window.start), "end": rfc3339(window.end)}
+        own = {} if share.is_whole else {"part": share.part, "parts": share.parts}
+        collect_source_window.delay(source=source, **span, **own)
+    return len(asked)
 
 
 @shared_task(
     name="finops.ledger.tasks.collect_source_window", bind=True, acks_late=True, max_retries=3
 )
 def collect_source_window(
-    self: Task, *, source: str, start: str, end: str, at: str | None = None
+    self: Task,
+    *,
+    source: str,
+    start: str,
+    end: str,
+    at: str | None = None,
+    part: int = 1,
+    parts: int = 1,
 ) -> dict[str, Any]:
-    """Collects one window of a source; tried again when the store does not answer or warns."""
-    window = Period(parse_instant(start), parse_instant(end))
+    """Collects one window of a source, or a part of it; tried again when the store does not answer
+    or warns."""
+    window, share = Period(parse_instant(start), parse_instant(end)), Share(part, parts)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
         try:
             with Door(access_to(row)) as door:
-                done = collect_window(row, window, door=door, by=BY, at=_instant(at))
+                done = collect_window(row, window, door=door, by=BY, at=_instant(at), share=share)
         except FetchFailed as error:
             logger.warning("%s %s: %s", source, start, error)
             raise self.retry(countdown=_pause(self), exc=RuntimeError(str(error))) from None

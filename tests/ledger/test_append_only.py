@@ -31,6 +31,7 @@ GROWING = [
     "EngineStart",
     "EvidenceLink",
     "Fetch",
+    "FetchedPart",
     "FxRate",
     "InvoiceAmount",
     "ModelConfig",
@@ -85,6 +86,12 @@ def source(**changes: Any) -> ledger.Source:
 def fetch(**changes: Any) -> ledger.Fetch:
     values = {"window_start": NOW, "window_end": NOW + HOUR, "at": NOW, "complete": False}
     return ledger.Fetch(source=saved(source()), **values | changes)
+
+
+def fetched_part(**changes: Any) -> ledger.FetchedPart:
+    values = {"window_start": NOW, "window_end": NOW + HOUR, "part": 1, "parts": 2, "at": NOW}
+    told = {"source": saved(source()), "document": saved(document()), "series": 0, "readings": 0}
+    return ledger.FetchedPart(**values | told | changes)
 
 
 def snapshot(**changes: Any) -> ledger.Snapshot:
@@ -160,6 +167,9 @@ BROKEN: dict[str, Callable[[], Model]] = {
     "source_prometheus_has_url": lambda: source(kind="prometheus"),
     "fetch_window_not_empty": lambda: fetch(window_end=NOW),
     "fetch_complete_has_document": lambda: fetch(complete=True),
+    "fetched_part_window_not_empty": lambda: fetched_part(window_end=NOW),
+    "fetched_part_of_several": lambda: fetched_part(part=1, parts=1),
+    "fetched_part_once": lambda: copy_of(fetched_part()),
     "snapshot_once_a_delivery": lambda: copy_of(snapshot()),
     "snapshot_billing_period_is_a_month": lambda: snapshot(billing_period="2026-13"),
     "charge_once": lambda: copy_of(charge()),

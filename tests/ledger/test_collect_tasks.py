@@ -57,11 +57,18 @@ class Product:
         with psycopg.connect(self.database) as connection:
             return connection.execute(query, values).fetchall()
 
-    def send(self, task: str, queue: str = "collect", **values: str) -> Any:
+    def send(self, task: str, queue: str = "collect", **values: Any) -> Any:
         return self.celery.send_task(task, kwargs=values, queue=queue)
 
     def send_windows(self, source: str) -> list[Any]:
         return [self.send(WINDOW_TASK, source=source, **window) for window in WINDOWS]
+
+    def send_parts(self, source: str, parts: int) -> list[Any]:
+        return [
+            self.send(WINDOW_TASK, source=source, part=part, parts=parts, **window)
+            for window in WINDOWS
+            for part in range(1, parts + 1)
+        ]
 
 
 @dataclass
@@ -149,6 +156,15 @@ def fetched(product: Product, source: str) -> list[tuple[Any, ...]]:
     )
 
 
+def fetched_parts(product: Product, source: str) -> list[tuple[Any, ...]]:
+    return product.rows(
+        "SELECT extract(hour FROM p.window_start AT TIME ZONE 'UTC')::int, p.part"
+        " FROM ledger_fetchedpart p JOIN ledger_source s ON s.id = p.source_id"
+        " WHERE s.name = %s AND p.parts = 3 ORDER BY 1, 2",
+        source,
+    )
+
+
 def assert_the_ledger_is_the_recordings(product: Product, source: str) -> None:
     """Each window once, each sample once, each token once, and nothing corrected twice."""
     fetches = fetched(product, source)
@@ -216,6 +232,32 @@ def test_children_killed_at_any_instant(product: Product, worker: Worker, store:
         result.get(timeout=90)
     assert_the_ledger_is_the_recordings(product, "killed")
     assert len(store.seen) > cut_off  # what was cut off was asked for again
+
+
+def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Store) -> None:
+    """Two workers take parts of the same hours; one is killed whole, the other's children too."""
+    product.command("sources", "add", "parted", store.url)
+    chance = random.Random(11)
+    store.delay_seconds = 5.0
+    with running(product) as first, running(product) as second:
+        results = [*product.send_parts("parted", 3), *product.send_parts("parted", 3)]
+        until(lambda: len(store.seen) >= 2)
+        first.kill()  # whoever had asked was still waiting for the answer
+        assert fetched_parts(product, "parted") == fetched(product, "parted") == []
+        store.delay_seconds = 0.15
+        for _ in range(4):
+            time.sleep(chance.uniform(0.1, 1.2))
+            second.kill_children()
+        store.delay_seconds = 0.0
+        # What the killed worker held comes back when the broker misses it, or with the next run.
+        results += product.send_parts("parted", 3)
+        until(lambda: [f[1] for f in fetched(product, "parted")] == [True, True])
+        for result in results[-6:]:
+            result.get(timeout=90)
+    assert fetched_parts(product, "parted") == [
+        (number, part) for number in (14, 15) for part in (1, 2, 3)
+    ]
+    assert_the_ledger_is_the_recordings(product, "parted")
 
 
 def test_a_worker_killed_whole_is_made_good_by_the_next_run(product: Product, store: Store) -> None:

@@ -11,7 +11,7 @@ from .charges import (
     SnapshotDecision,
     SnapshotDocument,
 )
-from .evidence import Document, Fetch, RejectedRow, Source
+from .evidence import Document, Fetch, FetchedPart, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
 from .objectives import ChangeDecision, ServiceObjective, TrainingBudget
@@ -31,6 +31,7 @@ __all__ = [
     "EngineStart",
     "EvidenceLink",
     "Fetch",
+    "FetchedPart",
     "FxRate",
     "GpuHour",
     "InvoiceAmount",

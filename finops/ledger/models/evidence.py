@@ -126,3 +126,40 @@ class Fetch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source_id} {self.window_start:%Y-%m-%dT%H:%M} – {self.window_end:%H:%M}"
+
+
+class FetchedPart(models.Model):
+    """A part of a window that several workers read: fetched whole. Append-only.
+
+    When all `parts` of a window stand here, a complete Fetch of it stands beside them.
+    """
+
+    source = models.ForeignKey(Source, models.PROTECT, related_name="fetched_parts")
+    window_start = models.DateTimeField()
+    window_end = models.DateTimeField()
+    part = models.SmallIntegerField()
+    parts = models.SmallIntegerField()
+    at = models.DateTimeField()
+    notes = models.JSONField(default=list)
+    document = models.ForeignKey(Document, models.PROTECT, related_name="fetched_parts")
+    series = models.IntegerField()
+    readings = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(window_end__gt=models.F("window_start")),
+                name="fetched_part_window_not_empty",
+            ),
+            models.CheckConstraint(
+                condition=Q(part__gte=1, part__lte=models.F("parts"), parts__gte=2),
+                name="fetched_part_of_several",
+            ),
+            models.UniqueConstraint(
+                fields=["source", "window_start", "window_end", "parts", "part", "document"],
+                name="fetched_part_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source_id} {self.window_start:%Y-%m-%dT%H:%M} {self.part}/{self.parts}"

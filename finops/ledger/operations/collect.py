@@ -2,7 +2,8 @@
 
 The unit is a window of one source. A window is asked for outside any transaction; what came is kept
 as one canonical document and posted in one transaction, under a lock of the source. So a window may
-be collected twice at once, or be cut off at any instant, and the ledger is the same.
+be collected twice at once, or be cut off at any instant, and the ledger is the same. Of a large
+source, several workers take a part of a window each (`finops/sources/shares.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from django.conf import settings
+
 from finops.core.period import HOUR, Period, hour_of, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, Source
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
+from finops.ledger.operations.fetches import is_part_posted, is_posted, note_fetch, take_turn
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, note_probe
@@ -29,12 +33,14 @@ from finops.ledger.queries.sources import first_collected, is_complete, uncollec
 from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
 from finops.ledger.which import atomic
 from finops.sources.samples import FORMATS, MAGIC, encode
+from finops.sources.shares import WHOLE, Share, shares
 
 SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
 REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
 DAY = timedelta(days=1)
 LONG = 2 * DAY  # from here on whole days, or parts of them, are asked for at once
 PARTS_OF_A_DAY = (24, 12, 8, 6, 4, 3, 2)
+SPLIT_FROM = 2_000  # series from which on several workers share the work
 MAX_SERIES_HOURS = 24_000  # a day of a thousand series
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
@@ -213,6 +219,17 @@ def cut(door: Door, matchers: Sequence[str], period: Period) -> Iterator[Period]
     return windows(period, hours=hours)
 
 
+def parts_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Share]:
+    """The parts in which several workers read the windows: of a source with SPLIT_FROM series or
+    more, as many as the setting COLLECT_PARTS says; else the whole alone."""
+    parts = settings.COLLECT_PARTS
+    if parts < 2 or not planned:
+        return [WHOLE]
+    newest = Period(planned[-1].end - HOUR, planned[-1].end)
+    series, _ = live_series(door, checked_matchers(source.matchers), newest)
+    return shares(parts) if len(series) >= SPLIT_FROM else [WHOLE]
+
+
 def collect_window(
     source: Source,
     window: Period,
@@ -222,36 +239,37 @@ def collect_window(
     at: datetime,
     again: bool = False,
     read: Callable[[Period], Gathered] | None = None,
+    share: Share = WHOLE,
 ) -> Window:
-    """Ask for one window and post what came, in one transaction.
+    """Ask for one window, or a part of it, and post what came, in one transaction.
 
     Without `again`, a window that was fetched whole before is left alone. `read` gives the samples
     of a window that may have been asked for already; by default the door is asked. A store that goes on
     warning leaves a fetch that says so and no readings (method §2.8); one that does not answer
     leaves the same and raises FetchFailed.
     """
-    if not again and is_complete(source, window):
+    if not again and (is_complete(source, window) or is_part_posted(source, window, share)):
         return Window(window, True, False, Gathered())
     try:
-        gathered = read(window) if read is not None else _gather(source, window, door)
+        gathered = read(window) if read is not None else _gather(source, window, door, share)
     except FetchFailed as error:
         _post_incomplete(source, window, [str(error)], at)
         raise
     if not gathered.complete:
         _post_incomplete(source, window, gathered.warnings, at)
         return Window(window, False, True, gathered)
-    return _post(source, window, gathered, by=by, at=at)
+    return _post(source, window, gathered, by=by, at=at, share=share)
 
 
-def _gather(source: Source, window: Period, door: Door) -> Gathered:
+def _gather(source: Source, window: Period, door: Door, share: Share = WHOLE) -> Gathered:
     """The window's samples; a warned answer is asked for again a few times."""
     matchers = checked_matchers(source.matchers)
-    gathered = gather(door, matchers, window)
+    gathered = gather(door, matchers, window, share)
     for attempt in range(1, WARNED_ATTEMPTS):
         if gathered.complete:
             break
         time.sleep(WARNED_PAUSE_SECONDS * attempt)
-        gathered = gather(door, matchers, window)
+        gathered = gather(door, matchers, window, share)
     return gathered
 
 
@@ -268,18 +286,20 @@ def _post_incomplete(source: Source, window: Period, warnings: list[str], at: da
         )
 
 
-def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: datetime) -> Window:
+def _post(
+    source: Source, window: Period, gathered: Gathered, *, by: str, at: datetime, share: Share
+) -> Window:
     """Keep the canonical document, then post document, fetch and readings together."""
     name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
+    name += "" if share.is_whole else f" {share}"
     try:
         content = encode(gathered.series)
     except ValueError as error:
         raise FetchFailed(f"{name}: {error}") from None
     kept = keep_bytes(content, name, source.url)
-    span = {"source": source, "window_start": window.start, "window_end": window.end}
     with atomic():
-        lock("collect", source.name)  # one poster a source at a time
-        if Fetch.objects.filter(**span, complete=True, document_id=kept.sha256).exists():
+        take_turn(source, share)
+        if is_posted(source, window, share, kept.sha256):
             return Window(window, True, False, gathered)
         document = Document(
             sha256=kept.sha256,
@@ -296,15 +316,7 @@ def _post(source: Source, window: Period, gathered: Gathered, *, by: str, at: da
         # which can never be changed, is written last, when all its counts are known.
         posted = post_readings(document, source, gathered.series, at=at)
         _write_document(document, posted, gathered.notes)
-        Fetch.objects.create(
-            **span,
-            at=at,
-            complete=True,
-            warnings=gathered.notes[:20],
-            document=document,
-            series=len(gathered.series),
-            readings=gathered.readings,
-        )
+        note_fetch(source, window, share, document, gathered, at)
     return Window(window, True, True, gathered, len(posted.refused))
 
 

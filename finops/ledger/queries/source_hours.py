@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from finops.core.period import Period, hour_of, instant_of
-from finops.ledger.models import Fetch, Series, Source, TokenHour, UsageHour
+from finops.ledger.models import Fetch, FetchedPart, Series, Source, TokenHour, UsageHour
 from finops.sources.engines import ROLES
 
 from .as_of import known_by
@@ -101,11 +101,15 @@ def _of_files(period: Period) -> list[tuple[str, datetime]]:
 
 
 def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
-    """What was asked of a source about one hour, newest first, as plain values."""
-    end = hour + timedelta(hours=1)
-    rows = Fetch.objects.filter(
-        source__name=name, window_start__lt=end, window_end__gt=hour
-    ).select_related("document")
+    """What was asked of a source about one hour, newest first, as plain values. A window that
+    several workers read has a document for each part."""
+    span = {
+        "source__name": name,
+        "window_start__lt": hour + timedelta(hours=1),
+        "window_end__gt": hour,
+    }
+    rows = Fetch.objects.filter(**span)
+    parts = list(FetchedPart.objects.filter(**span).order_by("part", "pk"))
     return [
         {
             "at": row.at,
@@ -115,10 +119,28 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             "warnings": list(row.warnings),
             "series": row.series,
             "readings": row.readings,
-            "document": row.document.pk if row.document else None,
+            "documents": _documents(row, parts),
         }
         for row in rows.order_by("-id")[:50]
     ]
+
+
+def _documents(fetch: Fetch, parts: list[FetchedPart]) -> list[str]:
+    """The digests of what a fetch brought: of the part that it came with, and of the others."""
+    if fetch.document_id is None:
+        return []
+    own = {
+        (part.window_start, part.window_end, part.parts)
+        for part in parts
+        if part.document_id == fetch.document_id
+    }
+    found = [
+        part.document_id
+        for part in parts
+        if (part.window_start, part.window_end, part.parts) in own
+        and (part.window_start, part.window_end) == (fetch.window_start, fetch.window_end)
+    ]
+    return found or [fetch.document_id]
 
 
 def source_events(period: Period) -> dict[str, dict[datetime, Events]]:

@@ -1,0 +1,91 @@
+"""The record of what was fetched: windows whole, and the parts that several workers read of one.
+
+A window read in parts stands as a fetch, complete, from the moment its last part is posted; until
+then only its parts stand, so every reader of fetches takes the window for not yet read. Parts of
+one window, or of several, are posted side by side: no target lies in two of them. Who posts a
+window whole waits for all of its source's parts, and they for it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db.models import Sum
+
+from finops.core.period import Period
+from finops.ledger.models import Document, Fetch, FetchedPart, Source
+from finops.ledger.operations.locks import lock, lock_shared
+from finops.ledger.store import Gathered
+from finops.sources.shares import Share
+
+
+def take_turn(source: Source, share: Share) -> None:
+    """Waits until nobody else posts the same part of the source, or the source whole."""
+    if share.is_whole:
+        lock("collect", source.name)
+    else:
+        lock_shared("collect", source.name)
+        lock("collect part", source.name, str(share))
+
+
+def is_part_posted(source: Source, window: Period, share: Share, document: str = "") -> bool:
+    """Whether the part of the window was posted before, with the document where one is named."""
+    rows = FetchedPart.objects.filter(
+        source=source,
+        window_start=window.start,
+        window_end=window.end,
+        part=share.part,
+        parts=share.parts,
+    )
+    return (rows.filter(document_id=document) if document else rows).exists()
+
+
+def is_posted(source: Source, window: Period, share: Share, document: str) -> bool:
+    """Whether this very document was posted for the window, or for the part of it."""
+    if not share.is_whole:
+        return is_part_posted(source, window, share, document)
+    return Fetch.objects.filter(
+        source=source,
+        window_start=window.start,
+        window_end=window.end,
+        complete=True,
+        document_id=document,
+    ).exists()
+
+
+def note_fetch(
+    source: Source, window: Period, share: Share, document: Document, found: Gathered, at: datetime
+) -> None:
+    """Records that a window, or a part of it, was fetched whole with what it brought.
+
+    To be called last in the transaction that posts it.
+    """
+    counts = {"series": len(found.series), "readings": found.readings}
+    span = {"source": source, "window_start": window.start, "window_end": window.end}
+    notes = found.notes[:20]
+    if not share.is_whole:
+        own = {"part": share.part, "parts": share.parts}
+        lock("fetched parts", source.name)  # who comes second sees the first
+        FetchedPart.objects.create(**span, **own, at=at, document=document, notes=notes, **counts)
+        together = _together(source, window, share.parts)
+        if together is None:
+            return
+        counts, notes = together
+    Fetch.objects.create(**span, at=at, complete=True, warnings=notes, document=document, **counts)
+
+
+def _together(
+    source: Source, window: Period, parts: int
+) -> tuple[dict[str, int], list[str]] | None:
+    """The counts and notes of all parts of a window; None while some are missing."""
+    rows = FetchedPart.objects.filter(
+        source=source, window_start=window.start, window_end=window.end, parts=parts
+    )
+    if rows.values("part").distinct().count() < parts:
+        return None
+    newest = rows.order_by("part", "-pk").distinct("part")
+    sums = FetchedPart.objects.filter(pk__in=newest.values("pk")).aggregate(
+        series=Sum("series"), readings=Sum("readings")
+    )
+    notes = dict.fromkeys(note for row in newest for note in row.notes)
+    return sums, list(notes)[:20]

@@ -1,0 +1,226 @@
+"""A window read in parts by several workers is the window read whole (method §2: order is nothing)."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from finops.core.period import Period, parse_instant
+from finops.ledger.fetch import Door
+from finops.ledger.models import Document, Fetch, FetchedPart, Source, TokenHour
+from finops.ledger.operations import collect
+from finops.ledger.operations.collect import collect_source, collect_window, parts_of, windows
+from finops.ledger.operations.sources import access_to, add_source
+from finops.ledger.queries.source_hours import fetches_of
+from finops.ledger.queries.sources import health, is_complete, uncollected
+from finops.ledger.queries.tokens import token_totals
+from finops.sources.engines import metrics_to_collect
+from finops.sources.shares import WHOLE, Share, shares
+from tests.ledger.stores import PROMETHEUS, Store, from_samples, prometheus, recorded, replay
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+RECORDING = Period(parse_instant("2026-11-29T14:00:00Z"), parse_instant("2026-11-29T16:00:00Z"))
+FIRST, SECOND = windows(RECORDING)
+AFTER = parse_instant("2026-11-29T16:10:30Z")
+PROMPT_TOKENS, GENERATION_TOKENS = 1_494_578, 202_099  # the recording's own account of itself
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with replay() as running:
+        yield running
+
+
+def made(url: str, name: str = "prom") -> Source:
+    return add_source(name, url, by="ada", at=AFTER)
+
+
+def take(source: Source, window: Period, share: Share, **more: Any) -> Any:
+    with Door(access_to(source)) as door:
+        return collect_window(source, window, door=door, by="ada", at=AFTER, share=share, **more)
+
+
+def rows(source: Source) -> list[tuple[Any, ...]]:
+    """The current rows of a source's counters, without the numbers under which they stand."""
+    mine = TokenHour.objects.filter(series__target__source=source)
+    newest = mine.order_by("series", "hour", "-revision").distinct("series", "hour")
+    told = newest.values_list(
+        "series__metric",
+        "series__labels_digest",
+        "hour",
+        "tokens",
+        "readings",
+        "restarts",
+        "opening_tokens",
+        "facts",
+        "carry",
+    )
+    return sorted(told, key=lambda row: row[:3])
+
+
+@given(st.text(max_size=60), st.integers(1, 64))
+@example("", 2)
+@example("\ud800", 3)
+def test_an_instance_belongs_to_one_part(instance: str, parts: int) -> None:
+    assert sum(share.holds(instance) for share in shares(parts)) == 1
+
+
+def test_instances_are_shared_out_evenly_and_always_in_the_same_way() -> None:
+    counts = [
+        sum(share.holds(f"10.0.{n // 250}.{n % 250}:8000") for n in range(2000))
+        for share in shares(2)
+    ]
+    assert sum(counts) == 2000
+    assert min(counts) > 900
+    number = int(hashlib.sha256(b"10.0.0.1:8000").hexdigest()[:16], 16)
+    assert Share(number % 7 + 1, 7).holds("10.0.0.1:8000")
+
+
+@pytest.mark.parametrize(("part", "parts"), [(0, 1), (2, 1), (3, 2), (1, 0), (-1, 4)])
+def test_a_part_that_there_is_not(part: int, parts: int) -> None:
+    with pytest.raises(ValueError, match=f"no part {part} of {parts}"):
+        Share(part, parts)
+
+
+@pytest.fixture
+def whole_rows(store: Store) -> list[tuple[Any, ...]]:
+    """The rows of the recording read whole, by a source that is gone afterwards."""
+    with replay() as other:
+        source = made(other.url, "whole")
+        collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    return rows(source)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_in_any_order_give_the_rows_of_the_whole(
+    store: Store, whole_rows: list[tuple[Any, ...]], seed: int
+) -> None:
+    chance = random.Random(seed)
+    parts = chance.randint(2, 6)
+    work = [(window, share) for window in (FIRST, SECOND) for share in shares(parts)]
+    chance.shuffle(work)
+    source = made(store.url)
+    for window, share in work + work[:3]:
+        take(source, window, share)
+    assert rows(source) == whole_rows
+    assert [row.complete for row in Fetch.objects.filter(source=source)] == [True, True]
+    assert FetchedPart.objects.count() == 2 * parts
+    assert uncollected(source, RECORDING) == []
+
+
+def test_a_window_is_read_when_its_last_part_is(store: Store) -> None:
+    source = made(store.url)
+    first, second, third = shares(3)
+    for share in (third, first):
+        assert take(source, FIRST, share).fresh
+        assert not is_complete(source, FIRST)
+        assert uncollected(source, RECORDING) == [RECORDING]
+    asked = len(store.seen)
+    assert not take(source, FIRST, third).fresh
+    assert len(store.seen) == asked  # a part that stands there is not asked for again
+    take(source, FIRST, second)
+    assert is_complete(source, FIRST)
+    fetch = Fetch.objects.get(source=source)
+    parts = FetchedPart.objects.filter(source=source)
+    assert fetch.readings == sum(part.readings for part in parts)
+    assert fetch.series == sum(part.series for part in parts)
+    start, end = FIRST.start.timestamp(), FIRST.end.timestamp()
+    wanted = [row for row in recorded() if row["metric"]["__name__"] in metrics_to_collect()]
+    assert fetch.readings == sum(start <= at < end for row in wanted for at, _ in row["values"])
+    assert health(AFTER)[0]["state"] == "fine"
+    assert not take(source, FIRST, first).fresh
+    assert Fetch.objects.count() == 1
+
+
+def test_a_part_that_warns_leaves_the_window_open(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "WARNED_PAUSE_SECONDS", 0.0)
+    source = made(store.url)
+    first, second = shares(2)
+    take(source, FIRST, first)
+    store.warn = ["partial response: sidecar thanos-2 is unreachable"]
+    assert not take(source, FIRST, second).complete
+    assert list(Fetch.objects.values_list("complete", flat=True)) == [False]
+    assert uncollected(source, FIRST) == [FIRST]
+    store.warn = []
+    assert take(source, FIRST, second).complete
+    assert uncollected(source, FIRST) == []
+
+
+def test_a_window_read_whole_needs_no_parts(store: Store) -> None:
+    source = made(store.url)
+    collect_source(source, by="ada", at=AFTER, period=RECORDING)
+    assert not take(source, FIRST, Share(1, 2)).fresh
+    assert not FetchedPart.objects.exists()
+
+
+def test_another_number_of_parts_begins_anew_and_counts_nothing_twice(
+    store: Store, whole_rows: list[tuple[Any, ...]]
+) -> None:
+    """The setting changed while half of a window was read."""
+    source = made(store.url)
+    take(source, FIRST, Share(1, 2))
+    for window in (FIRST, SECOND):
+        for share in shares(3):
+            take(source, window, share)
+    assert rows(source) == whole_rows
+    assert Fetch.objects.filter(source=source, complete=True).count() == 2
+
+
+def test_each_part_keeps_its_own_document_that_names_it(store: Store) -> None:
+    source = made(store.url)
+    for share in shares(2):
+        take(source, FIRST, share)
+    documents = dict(Document.objects.values_list("pk", "name"))
+    (told,) = fetches_of("prom", FIRST.start)
+    assert [documents[one] for one in told["documents"]] == [
+        f"prom 2026-11-29T14:00:00Z–2026-11-29T15:00:00Z part {part} of 2" for part in (1, 2)
+    ]
+
+
+def test_only_large_sources_are_shared_out(
+    store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = made(store.url)
+    with Door(access_to(source)) as door:
+        assert parts_of(source, door, [FIRST, SECOND]) == [WHOLE]
+        monkeypatch.setattr(collect, "SPLIT_FROM", 10)
+        assert parts_of(source, door, [FIRST, SECOND]) == shares(2)
+        assert parts_of(source, door, []) == [WHOLE]
+        settings.COLLECT_PARTS = 1
+        assert parts_of(source, door, [FIRST, SECOND]) == [WHOLE]
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="needs prometheus and promtool")
+def test_a_real_prometheus_gives_the_recording_in_parts(tmp_path: Any) -> None:
+    """By remote read, with metrics of nodes and devices among the series."""
+    with prometheus(tmp_path, from_samples(tmp_path)) as url:
+        source = made(url)
+        for window in (FIRST, SECOND):
+            for share in shares(3):
+                take(source, window, share)
+    totals = token_totals(RECORDING)
+    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+
+
+def test_series_without_an_instance_are_in_one_part() -> None:
+    """The matcher `instance=~""` chooses series that have no such label."""
+    at: datetime = FIRST.start
+    values = [[at.timestamp() + 15 * n, str(10 * n)] for n in range(1, 200)]
+    labels = {"__name__": "vllm:prompt_tokens_total", "job": "vllm", "model_name": "m"}
+    named = labels | {"instance": "10.0.0.1:8000"}
+    with replay([{"metric": one, "values": values} for one in (labels, named)]) as bare:
+        source = made(bare.url)
+        for share in shares(4):
+            take(source, FIRST, share)
+    assert sum(part.readings for part in FetchedPart.objects.all()) == 2 * len(values)
+    assert sum(part.series for part in FetchedPart.objects.all()) == 2
