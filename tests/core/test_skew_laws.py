@@ -56,3 +56,26 @@ def test_lives_that_no_reading_saw_lie_inside_the_upper_bound(seed: int) -> None
         assert part.lower() <= truth <= part.upper()
     unseen = [one for one in counted if one.born not in seen and one.value(last)]
     assert not (unseen and part.exact())
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 10**9), st.integers(-3600, 3600))
+def test_clocks_further_apart_lose_no_token_silently(seed: int, skew_s: int) -> None:
+    """A mark that seems older than the last reading is taken for another process (§2.1): what its
+    first reading shows then stands as an opening, with its size, and the period is not exact."""
+    w = world(seed)
+    if not w.scrapes:
+        return
+    hours = hours_of(w)
+    for hour in hours:
+        for name, one in hour.replicas.items():
+            assert isinstance(one.marks, list)
+            moved = [(kind, at + skew_s * 1_000_000) for kind, at in one.marks]  # type: ignore[misc]
+            hour.replicas = {name: Readings(one.times_ms, one.values, moved)}
+    rows, _ = derive(hours, Carry(), context_of(w))
+    booked, unplaced = sum(r.tokens for r in rows), sum(v for r in rows for _, v in r.openings)
+    assert booked + unplaced == w.seen()
+    first, last = w.scrapes[0][0], w.scrapes[-1][0]
+    start, end = first // HOUR_S * HOUR_S, (last // HOUR_S + 1) * HOUR_S
+    (part,) = series_rows(w, rows, last).parts(start * 1000, end * 1000, lambda ms: None).values()
+    assert not (unplaced and part.exact())
