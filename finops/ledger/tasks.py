@@ -66,9 +66,13 @@ def collect_source(*, source: str, at: str | None = None) -> int:
             return 0
     asked = [(window, share) for window in planned for share in parts]
     for window, share in asked:
-        span = {"start": rfc3339(window.start), "end": rfc3339(window.end)}
-        own = {} if share.is_whole else {"part": share.part, "parts": share.parts}
-        collect_source_window.delay(source=source, **span, **own)
+        collect_source_window.delay(
+            source=source,
+            start=rfc3339(window.start),
+            end=rfc3339(window.end),
+            part=share.part,
+            parts=share.parts,
+        )
     return len(asked)
 
 
