@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from celery import current_app
 from django.utils import timezone
 
 from finops.ledger.which import LedgerName, ledger_name, use_ledger
@@ -15,6 +16,7 @@ from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
 
 ASK_AGAIN_SECONDS = 180
+TASK = "reports.tasks.make_pdf"
 PRINTER = "printer"  # who prints in the background, in the trail
 
 
@@ -23,14 +25,13 @@ def ask(stand: Standing, size: str) -> bool:
     broker can be reached."""
     from kombu.exceptions import OperationalError
 
-    from reports.tasks import make_pdf
-
     key = papers.key_of(stand, size)
     if papers.path_of(key).exists() or not _mark(papers.path_of(key, "asked")):
         return True
     papers.path_of(key, "failed").unlink(missing_ok=True)
     try:
-        make_pdf.apply_async(
+        current_app.send_task(
+            TASK,
             kwargs={
                 "ledger": ledger_name(),
                 "week": stand.week,

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from celery import current_app
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.utils import timezone
@@ -21,6 +22,7 @@ from reports.models import Upload, UploadOutcome
 from .refused import NotAllowed
 
 MOST_FILES = 50
+TASK = "reports.tasks.read_upload"
 SMALL_BYTES = 2**20  # read while the person waits; larger ones by a worker
 UNSAFE = re.compile(r"[^\w.+ ()-]+", re.ASCII)
 
@@ -66,10 +68,8 @@ def _send(key: uuid.UUID) -> None:
     """Leaves the reading to a worker; without one the files are read now."""
     from kombu.exceptions import OperationalError
 
-    from reports.tasks import read_upload
-
     try:
-        read_upload.apply_async(kwargs={"upload": str(key)}, ignore_result=True, retry=False)
+        current_app.send_task(TASK, kwargs={"upload": str(key)}, ignore_result=True, retry=False)
     except OperationalError:
         read(str(key))
 
