@@ -4,22 +4,24 @@ An hour is plain where one replica tells it, one known mark (or none at all) cam
 the values never fall, no step is a gap and the day's usual interval stays as it was. All others are
 left to the careful way; a law in the tests compares both on thousands of histories.
 
+Counters of one target are read at the same instants, so what the instants tell is found once for
+all of them (`plain_clock`); what the values tell is found for thousands of counters at once.
 Times are whole milliseconds, values whole tokens, marks whole microseconds.
 """
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from .counter import BIRTH_WITHIN_MS, DAY_MS, HourRow, Mark, is_gap
-from .steps import Steps, lower_median
+from .counter import BIRTH_WITHIN_MS, Mark
+from .plain_clock import Clock, Numbers, Tick, steps_within
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 State = dict[str, Any]
 """A counter's state as `Carry.as_json` writes it; empty before its first reading."""
 
@@ -27,167 +29,167 @@ _NEAR: Final = 1 - 1e-9
 
 
 @dataclass(slots=True)
-class Clock:
-    """What the times of an hour tell, whichever counter of the target they belong to.
+class Standing:
+    """A counter as it stands between two hours; `number` is 0 before its first reading.
 
-    `steps_ms` are the steps that end in the hour, the one from the hour before included.
+    `others` are earlier incarnations behind the same address, as the state has them.
     """
 
-    usual_ms: int
-    steps: list[Any]
-    steps_ms: Numbers
-    even_ms: int | None
+    number: int = 0
+    marks: dict[str, int] | None = None
+    high: int = 0
+    first_ms: int = 0
+    value: int = 0
+    fall_ms: int | None = None
+    others: Sequence[list[Any]] = ()
+
+    @classmethod
+    def of(cls, state: State, replica: str) -> Standing | None:
+        """The counter in use of a state; None where another replica than this one read it, or its
+        last reading was of another counter."""
+        if not state:
+            return cls()
+        last = state["replicas"].get(replica)
+        number = state["current"]
+        if last is None or len(state["replicas"]) != 1 or last[2] != number:
+            return None
+        if last[0] != state["last"]:
+            return None
+        counters = state["counters"]
+        current = counters[0]
+        others: Sequence[list[Any]] = ()
+        if len(counters) > 1:
+            current = next(one for one in counters if one[0] == number)
+            others = [one for one in counters if one[0] != number]
+        _, marks, high, first_ms, _ = current
+        return cls(number, marks, high, first_ms, last[1], state["fall"], others)
+
+    def has(self, mark: Mark | None) -> bool:
+        """Whether readings with this mark are of this counter; a new one must have a mark."""
+        if not self.number:
+            return mark is not None
+        if mark is None:
+            return not self.marks
+        return bool(self.marks) and self.marks.get(mark[0]) == mark[1]  # type: ignore[union-attr]
 
 
 @dataclass(slots=True)
-class PlainHour:
-    """One counter's readings in one hour, in time order, with the state before it.
+class Together:
+    """Counters that one replica read at the same instants, and whose states stand at one clock.
 
-    `day` holds the times of this hour and of the later hours of its UTC day that are at hand.
     `earliest_ms` is the earliest reading of the job (method §2.4).
     """
 
-    hour_ms: int
-    replica: str
-    mark: Mark | None
-    times_ms: array[int]
-    values: Numbers
-    day: Sequence[array[int]]
-    state: State
+    clock: Clock
     earliest_ms: int
-    clock: Clock | None = None
+    counters: list[Standing]
 
 
-class Clocks:
-    """The clocks of hours; counters of one target share their times, and so their clock."""
+@dataclass(slots=True)
+class OfHour:
+    """What one hour brings to counters that are taken together: each one's mark and values."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Clock | None] = {}
-        self._held: list[array[int]] = []  # so that no other column comes to the same address
-
-    def of(self, hour: PlainHour) -> Clock | None:
-        """The clock of an hour; None where the hour is not plain."""
-        state = hour.state
-        key = (
-            *(id(times) for times in hour.day),
-            hour.replica,
-            state.get("last"),
-            state.get("day"),
-            str(state.get("usual")),
-            str(state.get("steps")),
-        )
-        if key not in self._known:
-            self._known[key] = _clock(hour)
-            self._held += hour.day
-        return self._known[key]
+    together: Together
+    marks: Sequence[Mark | None]
+    values: Sequence[array[float]]
 
 
-def book_plain(hours: Sequence[PlainHour]) -> list[HourRow | None]:
-    """The row of each hour, its state after it included; None where the hour is not plain.
+@dataclass(slots=True)
+class Booked:
+    """A plain hour of counters taken together, each one's numbers in the counters' order.
 
-    The hours are of different counters. No state is changed.
+    `births` and `openings` are of the first reading of a counter, by its place.
     """
-    clocks = Clocks()
-    rows: list[HourRow | None] = [None] * len(hours)
-    by_length: dict[int, list[int]] = {}
-    for place, hour in enumerate(hours):
-        if _is_known(hour):
-            hour.clock = clocks.of(hour)
-            if hour.clock is not None:
-                by_length.setdefault(len(hour.times_ms), []).append(place)
-    for places in by_length.values():
-        _book_rows([hours[place] for place in places], places, rows)
-    return rows
+
+    tick: Tick
+    tokens: list[int]
+    rates: list[tuple[int, int]]
+    unmarked: list[bool]
+    births: dict[int, tuple[int, int]]
+    openings: dict[int, tuple[int, int]]
 
 
-def _is_known(hour: PlainHour) -> bool:
-    """Whether the state is of one replica and its counter the one that this hour's mark names."""
-    state = hour.state
-    if not state:
-        return hour.mark is not None
-    last = state["replicas"].get(hour.replica)
-    if last is None or len(state["replicas"]) != 1 or last[2] != state["current"]:
-        return False
-    if last[0] != state["last"]:
-        return False
-    marks = _current(state)[1]
-    if hour.mark is None:
-        return not marks
-    return bool(marks.get(hour.mark[0]) == hour.mark[1])
-
-
-def _current(state: State) -> list[Any]:
-    """The counter in use: number, marks, highest value booked, first and last reading."""
-    found: list[Any] = next(one for one in state["counters"] if one[0] == state["current"])
+def states_after(tick: Tick, counters: Sequence[Standing]) -> list[str]:
+    """The state of each counter after an hour, as JSON of what `Carry.as_json` writes."""
+    replica, last, steps = json.dumps(tick.replica), tick.last_ms, json.dumps(tick.steps)
+    tail = f'"usual":{{{replica}:{tick.usual_ms}}},"day":{tick.day},"steps":{{{replica}:{steps}}}}}'
+    found = []
+    for one in counters:
+        number = one.number
+        fall = "null" if one.fall_ms is None else one.fall_ms
+        text = f"[{number},{_marks(one.marks)},{one.high},{one.first_ms},{last}]"
+        if one.others:
+            texts = {number: text} | {other[0]: json.dumps(other) for other in one.others}
+            text = ",".join(texts[each] for each in sorted(texts))
+        found.append(
+            f'{{"counters":[{text}],"current":{number},"last":{last},"fall":{fall},'
+            f'"replicas":{{{replica}:[{last},{one.value},{number}]}},{tail}'
+        )
     return found
 
 
-# -- times -------------------------------------------------------------------------------------------
+def _marks(marks: Mapping[str, int] | None) -> str:
+    return "{" + ",".join([f'"{kind}":{mark}' for kind, mark in (marks or {}).items()]) + "}"
 
 
-def _clock(hour: PlainHour) -> Clock | None:
-    before_ms, steps = hour.state.get("last"), _steps_before(hour)
-    if steps is None:
-        return None
-    usual_ms = _usual(hour, steps, before_ms)
-    if usual_ms is None:
-        return None
-    steps.add(hour.times_ms.tolist())
-    times = np.frombuffer(hour.times_ms, np.int64)
-    steps_ms = np.diff(times, prepend=times[0] if before_ms is None else before_ms)
-    counted = steps_ms[1:] if before_ms is None else steps_ms
-    if len(counted) == 0 or counted.min() <= 0 or is_gap(int(counted.max()), usual_ms):
-        return None
-    is_even = counted.min() == counted.max()
-    return Clock(usual_ms, steps.as_json(), steps_ms, int(counted[0]) if is_even else None)
+def book_plain(hour_ms: int, hours: Sequence[OfHour]) -> list[Booked | None]:
+    """What the hour books for each group of counters, which then stand as they do after it; None
+    where the hour of any of them is not plain: then the group is not to be used again."""
+    found: list[Booked | None] = [None] * len(hours)
+    by_length: dict[int, list[int]] = {}
+    for place, hour in enumerate(hours):
+        if all(map(Standing.has, hour.together.counters, hour.marks)):
+            length = len(hour.together.clock.times_ms[hour_ms])
+            by_length.setdefault(length, []).append(place)
+    for places in by_length.values():
+        some = [hours[place] for place in places]
+        for place, one in zip(places, _book_rows(hour_ms, some), strict=True):
+            found[place] = one
+    return found
 
 
-def _steps_before(hour: PlainHour) -> Steps | None:
-    """The day's steps so far: begun anew with each day."""
-    state = hour.state
-    if state.get("day") != hour.hour_ms // DAY_MS:
-        return Steps(state.get("last"))
-    if set(state["steps"]) != {hour.replica}:
-        return None
-    last_ms, counts = state["steps"][hour.replica]
-    return None if counts is None else Steps(last_ms, dict(counts), True)
-
-
-def _usual(hour: PlainHour, steps: Steps, before_ms: int | None) -> int | None:
-    """The day's usual interval (method §2.5); None where a later hour of the day changes it."""
-    state = hour.state
-    if state.get("day") == hour.hour_ms // DAY_MS:
-        whole = Steps(steps.last_ms, dict(steps.counts or {}), True)
-        for times in hour.day:
-            whole.add(times.tolist())
-        same = state["usual"] == {hour.replica: whole.usual_ms()}
-        return whole.usual_ms() if same else None
-    whole_day = np.concatenate([np.frombuffer(one, np.int64) for one in hour.day])
-    found = np.diff(whole_day) if before_ms is None else np.diff(whole_day, prepend=before_ms)
-    return lower_median(found.tolist()) if len(found) > 1 else None
-
-
-# -- values ------------------------------------------------------------------------------------------
-
-
-def _book_rows(hours: Sequence[PlainHour], places: list[int], rows: list[HourRow | None]) -> None:
-    """Books hours with equally many readings."""
-    values = np.stack([hour.values for hour in hours])
-    lasts = [
-        hour.state["replicas"][hour.replica][1] if hour.state else int(hour.values[0])
-        for hour in hours
-    ]
-    rises = np.diff(values, axis=1, prepend=np.array(lasts, np.int64)[:, np.newaxis])
-    lowest, highest = rises.min(axis=1).tolist(), rises.max(axis=1).tolist()
+def _book_rows(hour_ms: int, hours: Sequence[OfHour]) -> Iterator[Booked | None]:
+    """Books groups whose hours have equally many readings."""
+    clocks = [hour.together.clock for hour in hours]
+    within = steps_within([clock.times_ms[hour_ms] for clock in clocks])
+    values = _as_rows([column for hour in hours for column in hour.values])
+    counters = [counter for hour in hours for counter in hour.together.counters]
     ends = values[:, -1].tolist()
-    for index, hour in enumerate(hours):
-        if lowest[index] < 0 or hour.clock is None:
+    rises = _rises(values, counters)
+    lowest, highest = rises.min(axis=1).tolist(), rises.max(axis=1).tolist()
+    start = 0
+    for index, (hour, clock) in enumerate(zip(hours, clocks, strict=True)):
+        rows = slice(start, start + len(hour.values))
+        start = rows.stop
+        before_ms = clock.last_ms
+        tick = clock.tick(hour_ms, within[index]) if min(lowest[rows]) >= 0 else None
+        if tick is None:
+            yield None
             continue
-        if hour.clock.even_ms is not None:
-            rate = (highest[index], hour.clock.even_ms) if highest[index] > 0 else (0, 1)
+        if tick.even_ms is not None:
+            even = tick.even_ms
+            rates = [(rise, even) if rise > 0 else (0, 1) for rise in highest[rows]]
         else:
-            rate = _highest_rate(rises[index], hour.clock.steps_ms)
-        rows[places[index]] = _row(hour, hour.clock, ends[index], rate)
+            steps_ms = clock.steps_of(hour_ms, before_ms)
+            rates = [_highest_rate(row, steps_ms) for row in rises[rows]]
+        yield _booked(hour, tick, values[rows, 0], ends[rows], rates)
+
+
+def _as_rows(columns: Sequence[array[float]]) -> Numbers:
+    flat = np.frombuffer(b"".join(columns), np.float64)
+    return flat.reshape(len(columns), -1).astype(np.int64)
+
+
+def _rises(values: Numbers, counters: Sequence[Standing]) -> Numbers:
+    """The rise to each reading; of a new counter, 0 to its first."""
+    before = np.array([one.value for one in counters], np.int64)
+    if not all(one.number for one in counters):
+        is_new = np.array([not one.number for one in counters])
+        before = np.where(is_new, values[:, 0], before)
+    rises = np.empty_like(values)
+    np.subtract(values[:, 1:], values[:, :-1], out=rises[:, 1:])
+    np.subtract(values[:, 0], before, out=rises[:, 0])
+    return rises
 
 
 def _highest_rate(rises: Numbers, steps_ms: Numbers) -> tuple[int, int]:
@@ -204,42 +206,32 @@ def _highest_rate(rises: Numbers, steps_ms: Numbers) -> tuple[int, int]:
     return best, best_ms
 
 
-def _row(hour: PlainHour, clock: Clock, end: int, rate: tuple[int, int]) -> HourRow:
-    row = HourRow(hour.hour_ms, readings=len(hour.times_ms))
-    row.first_ms, row.last_ms = hour.times_ms[0], hour.times_ms[-1]
-    row.usual_ms, row.unmarked = clock.usual_ms, hour.mark is None
-    row.rate_tokens, row.rate_ms = rate
-    if hour.state:
-        number = hour.state["current"]
-        counters = [list(one) for one in hour.state["counters"]]
-        current = next(one for one in counters if one[0] == number)
-        row.tokens = max(0, end - current[2])
-        current[2], current[4] = max(current[2], end), row.last_ms
-    else:
-        number, counters = 1, [_born(hour, row, end)]
-    row.carry = {
-        "counters": counters,
-        "current": number,
-        "last": row.last_ms,
-        "fall": hour.state.get("fall"),
-        "replicas": {hour.replica: [row.last_ms, end, number]},
-        "usual": {hour.replica: clock.usual_ms},
-        "day": hour.hour_ms // DAY_MS,
-        "steps": {hour.replica: clock.steps},
-    }
-    return row
+def _booked(
+    hour: OfHour, tick: Tick, firsts: Numbers, ends: Sequence[int], rates: list[tuple[int, int]]
+) -> Booked:
+    tokens: list[int] = []
+    booked = Booked(tick, tokens, rates, [mark is None for mark in hour.marks], {}, {})
+    for place, (counter, end) in enumerate(zip(hour.together.counters, ends, strict=True)):
+        if counter.number:
+            tokens.append(end - counter.high if end > counter.high else 0)
+            counter.high = max(counter.high, end)
+        else:
+            tokens.append(_born(hour, place, tick, int(firsts[place]), end, booked))
+        counter.value = end
+    return booked
 
 
-def _born(hour: PlainHour, row: HourRow, end: int) -> list[Any]:
-    """The first counter of a series: its first reading is a birth or an opening (method §2.4)."""
-    first_ms, first = row.first_ms, int(hour.values[0])
-    assert hour.mark is not None
-    kind, mark_us = hour.mark
+def _born(hour: OfHour, place: int, tick: Tick, first: int, end: int, booked: Booked) -> int:
+    """The first counter of a series: its first reading is a birth or an opening (method §2.4).
+    Gives the tokens of its first hour."""
+    counter, mark = hour.together.counters[place], hour.marks[place]
+    assert mark is not None
+    kind, mark_us = mark
+    counter.number, counter.marks = 1, {kind: mark_us}
+    counter.high, counter.first_ms = end, tick.first_ms
     mark_ms = mark_us // 1000
-    if mark_ms >= hour.earliest_ms and first_ms - mark_ms <= BIRTH_WITHIN_MS:
-        row.births.append((first_ms, mark_us))
-        row.tokens = end
-    else:
-        row.openings.append((first_ms, first))
-        row.tokens = end - first
-    return [1, {kind: mark_us}, end, first_ms, row.last_ms]
+    if mark_ms >= hour.together.earliest_ms and tick.first_ms - mark_ms <= BIRTH_WITHIN_MS:
+        booked.births[place] = (tick.first_ms, mark_us)
+        return end
+    booked.openings[place] = (tick.first_ms, first)
+    return end - first

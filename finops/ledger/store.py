@@ -165,13 +165,20 @@ def _gather_remotely(
     except (FetchFailed, Refused, _NotPlain) as error:
         logger.info("%s: asked by queries, for remote read does not do: %s", door.base, error)
         return None
-    known = {tuple(sorted(row.items())) for row in series}
+    known = set(map(_apart, series))
     for one in answers.series:
-        if tuple(sorted((("__name__", one.metric), *one.labels))) not in known:
+        if (one.metric, one.labels) not in known:
             logger.info("%s: asked by queries, for remote read adds labels", door.base)
             return None
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
     return Gathered(answers.series, notes=notes)
+
+
+def _apart(row: Mapping[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Metric and other labels of a label set, as remote read's answers have them."""
+    labels = dict(row)
+    metric = labels.pop("__name__", "")
+    return metric, tuple(sorted(labels.items()))
 
 
 def _ahead(asking: Sequence[Callable[[], Any]]) -> Iterator[Any]:

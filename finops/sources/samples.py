@@ -27,6 +27,7 @@ from typing import Final
 
 import cramjam
 import numpy as np
+import orjson
 
 from finops.sources.files import read_whole
 from finops.sources.records import Account, Parsed, Refused, SeriesReadings
@@ -66,10 +67,15 @@ def pack_all(columns: Sequence[tuple[array[int], array[float]]]) -> list[bytes]:
         if len(times_ms) != len(values):
             raise ValueError(f"{len(times_ms)} times stand against {len(values)} values")
     written = write_values([values for _, values in columns])
-    return [
-        _packed(write_times(times_ms) + one)
-        for (times_ms, _), one in zip(columns, written, strict=True)
-    ]
+    # Series of one target share their column of times, so its bytes are made once.
+    times: dict[int, bytes] = {}
+    packed = []
+    for (times_ms, _), one in zip(columns, written, strict=True):
+        head = times.get(id(times_ms))
+        if head is None:
+            head = times[id(times_ms)] = write_times(times_ms)
+        packed.append(_packed(head + one))
+    return packed
 
 
 def _packed(payload: bytes) -> bytes:
@@ -145,19 +151,36 @@ def encode(series: Iterable[SeriesReadings]) -> bytes:
     columns = _gathered(series)
     names: list[list[object]] = []
     times: dict[bytes, int] = {}
+    places: dict[int, int] = {}  # of columns that rise, by identity: `columns` holds them
     numbers: list[array[float]] = []
     for key in sorted(columns):
-        times_ms, values = in_order(*columns[key])
-        place = times.setdefault(write_times(times_ms), len(times))
+        times_ms, values = columns[key]
+        place = places.get(id(times_ms))
+        if place is None:
+            in_time, values = in_order(times_ms, values)
+            place = times.setdefault(write_times(in_time), len(times))
+            if in_time is times_ms:
+                places[id(times_ms)] = place
         names.append([key[0], list(chain.from_iterable(key[1])), place])
         numbers.append(values)
-    head = json.dumps(names, separators=(",", ":")).encode("ascii")
+    head = _as_json(names)
     counts = counted(len(head)) + head + counted(len(times))
     payload = b"".join((counts, *times, *write_values(numbers)))
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Refused(f"samples: {len(payload)} bytes of readings are too many for one document")
     level = LEVEL_OF_LARGE if len(payload) > LARGE_BYTES else LEVEL
     return MAGIC + counted(len(payload)) + bytes(cramjam.zstd.compress(payload, level))
+
+
+def _as_json(names: list[list[object]]) -> bytes:
+    """The names as `json.dumps` writes them, in ASCII; the quicker writer does where all is ASCII."""
+    try:
+        quick = orjson.dumps(names)
+    except orjson.JSONEncodeError:  # half of a surrogate pair is no text, but has its escape
+        quick = b"\x7f"
+    if quick.isascii() and b"\x7f" not in quick:
+        return quick
+    return json.dumps(names, separators=(",", ":")).encode("ascii")
 
 
 def _payload(document: bytes) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,15 @@ from finops.core.counter import (
     continues,
     derive,
 )
-from finops.core.plain_hours import PlainHour, book_plain
+from finops.core.plain_clock import Clock
+from finops.core.plain_hours import (
+    Booked,
+    OfHour,
+    Standing,
+    Together,
+    book_plain,
+    states_after,
+)
 
 HOUR_MS = 3_600_000
 BASE_MS = 1_795_910_400_000  # a midnight, UTC
@@ -80,55 +89,82 @@ class Life:
             self.kinds[0] = rng.choice(["created", "process_start", None])
 
 
-def plain(hours: list[HourReadings], carry: Carry, earliest_ms: int) -> list[HourRow | None]:
-    """The hours booked one after the other, each from the state after the one before."""
-    state = carry.as_json() if carry.current else {}
-    rows: list[HourRow | None] = []
+def plain(several: list[list[HourReadings]], carries: list[Carry], earliest_ms: int) -> Rows:
+    """The hours of counters that were read together, booked one after the other; None where they
+    are not plain."""
+    hours = several[0]
+    name = next(iter(hours[0].replicas)) if hours else ""
+    if any(len(hour.replicas) > 1 or isinstance(hour.replicas[name].marks, list) for hour in hours):
+        return None
+    states = [carry.as_json() if carry.current else {} for carry in carries]
+    times = {hour.hour_ms: array("q", hour.replicas[name].times_ms) for hour in hours}
+    clock = Clock(name, times)
+    if states[0]:
+        clock.last_ms, clock.day = states[0]["last"], states[0]["day"]
+        clock.usual, clock.steps = states[0]["usual"], states[0]["steps"]
+    standing = [Standing.of(state, name) for state in states]
+    if None in standing or not all(clock.is_of(state) for state in states):
+        return None
+    together = Together(clock, earliest_ms, standing)
+    rows: list[list[HourRow]] = [[] for _ in several]
     for number, hour in enumerate(hours):
-        (name, readings), *others = hour.replicas.items()
-        if others or isinstance(readings.marks, list):
-            return [None]
-        (row,) = book_plain(
-            [
-                PlainHour(
-                    hour.hour_ms,
-                    name,
-                    readings.marks,
-                    array("q", readings.times_ms),
-                    np.array(readings.values, np.int64),
-                    [
-                        array("q", one.replicas[name].times_ms)
-                        for one in hours[number:]
-                        if one.hour_ms // DAY_MS == hour.hour_ms // DAY_MS
-                    ],
-                    state,
-                    earliest_ms,
-                )
-            ]
-        )
-        if row is None:
-            return [None]
-        state = row.carry
-        rows.append(row)
+        values = [array("d", one[number].replicas[name].values) for one in several]
+        marks = [hour.replicas[name].marks] * len(several)
+        (booked,) = book_plain(hour.hour_ms, [OfHour(together, marks, values)])
+        if booked is None:
+            return None
+        for place, state in enumerate(states_after(booked.tick, together.counters)):
+            rows[place].append(row_of(booked, place, json.loads(state)))
     return rows
 
 
+Rows = list[list[HourRow]] | None
+
+
+def row_of(booked: Booked, place: int, state: dict[str, Any]) -> HourRow:
+    tick = booked.tick
+    row = HourRow(tick.hour_ms, booked.tokens[place], tick.readings, carry=state)
+    row.rate_tokens, row.rate_ms = booked.rates[place]
+    row.usual_ms, row.first_ms, row.last_ms = tick.usual_ms, tick.first_ms, tick.last_ms
+    row.unmarked = booked.unmarked[place]
+    row.births = [booked.births[place]] if place in booked.births else []
+    row.openings = [booked.openings[place]] if place in booked.openings else []
+    return row
+
+
+def beside(hours: list[HourReadings], factor: int, more: int) -> list[HourReadings]:
+    """Another counter of the same target: read at the same instants, behind the same mark."""
+    return [
+        HourReadings(
+            hour.hour_ms,
+            {
+                name: Readings(one.times_ms, [v * factor + more for v in one.values], one.marks)
+                for name, one in hour.replicas.items()
+            },
+        )
+        for hour in hours
+    ]
+
+
 def compared(seed: int) -> int:
-    """How many plain hours were found the same, of a life collected a few hours at a time."""
+    """How many plain hours were found the same, of lives collected a few hours at a time."""
     rng = random.Random(seed)
-    life, carry = Life(rng), Carry()
+    life, carries = Life(rng), [Carry() for _ in range(rng.choice([1, 1, 3]))]
+    factors = [(1, 0), (rng.choice([0, 3]), 0), (2, rng.randrange(0, 90))]
     earliest_ms = life.now_ms - rng.choice([0, 10_000, 40 * HOUR_MS])
     same = 0
     for _ in range(rng.randrange(1, 6)):
-        hours = list(life.hours(rng.choice([1, 1, 2, 5])))
-        found = plain(hours, carry, earliest_ms)
-        goes_on = carry.day is None or not hours or _goes_on(hours, carry)
-        rows, learned = derive(hours, carry, Context(earliest_ms, _Unread()))
-        if None not in found and hours:
-            assert goes_on
-            assert not learned
-            assert found == rows
-            same += len(rows)
+        first = list(life.hours(rng.choice([1, 1, 2, 5])))
+        several = [beside(first, *factors[place]) for place in range(len(carries))]
+        found = plain(several, carries, earliest_ms)
+        for place, (hours, carry) in enumerate(zip(several, carries, strict=True)):
+            goes_on = carry.day is None or not hours or _goes_on(hours, carry)
+            rows, learned = derive(hours, carry, Context(earliest_ms, _Unread()))
+            if found is not None and hours:
+                assert goes_on
+                assert not learned
+                assert found[place] == rows
+                same += len(rows)
     return same
 
 

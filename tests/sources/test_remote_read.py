@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.sources.records import Refused
+from finops.sources.records import Refused, SeriesReadings
 from finops.sources.remote_read import STALE_BITS, Answers, request
 
 NOW_MS = 1_795_910_400_000
@@ -85,6 +85,46 @@ def test_every_sample_comes_back_whatever_its_length(seed: int) -> None:
     assert dict(one.labels) == {name: labels[name] for name in ("instance", "job")}
     assert list(one.times_ms) == times
     assert bits_of(list(one.values)) == bits_of(values)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 10**9))
+def test_series_read_together_are_those_read_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    (stale,) = struct.unpack("<d", struct.pack("<q", STALE_BITS))
+    whole = []
+    for number in range(12):
+        count = rng.choice([1, 4, 4, 4, 8])
+        first = NOW_MS + rng.choice([0, 0, 7])
+        times = [first + 15_000 * n for n in range(count)]
+        if rng.random() < 0.2:
+            rng.shuffle(times)
+        kind = rng.choice(["rising", "rising", "zero", "zero", "mixed", "ended", "odd"])
+        values = [0.0 if kind == "zero" else 5.0 + n for n in range(count)]
+        if kind in ("mixed", "ended"):
+            values[rng.randrange(count)] = stale if kind == "ended" else 0.0
+        if kind == "odd":
+            times[0] = rng.choice([-5, 3, 1 << 45])
+        more = [message(4, b"\x08\x01")] if rng.random() < 0.1 else []
+        name = {"__name__": f"m{number}", "job": rng.choice(["", "x\x12\x07\x10"])}
+        whole.append(series(name, list(zip(times, values, strict=True)), *more))
+    together = read(answered(*whole))
+    alone = [read(answered(one)) for one in whole]
+    assert [told(one) for one in together.series] == [
+        told(one) for answer in alone for one in answer.series
+    ]
+    assert together.histograms == set().union(*(answer.histograms for answer in alone))
+
+
+def told(one: SeriesReadings) -> tuple[object, ...]:
+    return one.metric, one.labels, list(one.times_ms), bits_of(list(one.values))
+
+
+def test_an_idle_counter_is_read_as_zeros() -> None:
+    idle = [(NOW_MS + 15_000 * n, 0.0) for n in range(240)]
+    busy = [(at, value + (n > 99)) for n, (at, value) in enumerate(idle)]
+    found = read(answered(series({"__name__": "a"}, idle), series({"__name__": "b"}, busy))).series
+    assert [list(zip(one.times_ms, one.values, strict=True)) for one in found] == [idle, busy]
 
 
 def test_ends_of_series_are_no_readings() -> None:

@@ -1,5 +1,6 @@
 """The canonical form of samples: lossless, canonical, small, and safe to read."""
 
+import json
 import lzma
 import struct
 import zlib
@@ -54,6 +55,16 @@ def as_set(series: list[SeriesReadings]) -> dict[tuple, set[tuple[int, int]]]:
             zip(one.times_ms, bits, strict=True)
         )
     return samples
+
+
+@given(st.text(st.one_of(st.characters(max_codepoint=0x80), st.characters(codec=None)), max_size=9))
+def test_names_are_written_as_the_format_says_whatever_they_hold(text: str) -> None:
+    one = SeriesReadings("m", (("a", text),), array("q", [1]), array("d", [2.0]))
+    payload = cramjam.zstd.decompress(encode([one])[8:]).read()
+    size = int.from_bytes(payload[:4], "little")
+    assert (
+        payload[4 : 4 + size] == json.dumps([["m", ["a", text], 0]], separators=(",", ":")).encode()
+    )
 
 
 @given(COLUMNS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,13 +29,25 @@ COLUMNS = (
 )
 
 
-class Piece(NamedTuple):
-    """The readings of one series and replica in one hour, as a document gave them."""
+class Cut(NamedTuple):
+    """One hour of a column of times: where it stands, its times, and their part of a row's line."""
 
-    series: Known
-    replica: str
     hour_ms: int
+    start: int
+    end: int
     times_ms: array[int]
+    hour: str
+    tail: str
+
+
+Cuts = tuple[Cut, ...]
+"""The hours of a column of times, in order; series that were read at the same instants share it."""
+
+
+class _Waiting(NamedTuple):
+    series: int
+    replica: str
+    cut: Cut
     values: array[float]
 
 
@@ -45,41 +58,54 @@ class Blocks:
 
     document: str
     parts: dict[tuple[int, str, int], int] = field(default_factory=dict)
-    waiting: list[Piece] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
+    _cuts: dict[bytes, Cuts] = field(default_factory=dict)
 
     def add(
         self, series: Known, replica: str, times_ms: array[int], values: array[float]
-    ) -> list[Piece]:
-        """Takes readings in time order, cuts them at the hours, and gives the pieces."""
-        pieces = []
-        start = 0
-        while start < len(times_ms):
-            hour_ms = times_ms[start] // HOUR_MS * HOUR_MS
-            end = bisect_left(times_ms, hour_ms + HOUR_MS, start)
-            whole = start == 0 and end == len(times_ms)
-            columns = (times_ms, values) if whole else (times_ms[start:end], values[start:end])
-            pieces.append(Piece(series, replica, hour_ms, *columns))
-            start = end
-        self.waiting += pieces
+    ) -> tuple[Cuts, Sequence[array[float]]]:
+        """Takes readings in time order, and gives the hours they were cut at and their values."""
+        raw = times_ms.tobytes()
+        cuts = self._cuts.get(raw)
+        if cuts is None:
+            cuts = self._cuts[raw] = tuple(_cuts(times_ms))
+        if len(cuts) == 1:
+            columns = [values]
+        else:
+            columns = [values[cut.start : cut.end] for cut in cuts]
+        pk = series.pk
+        for cut, column in zip(cuts, columns, strict=True):
+            self.waiting.append(_Waiting(pk, replica, cut, column))
         if len(self.waiting) >= BATCH:
             self.flush()
-        return pieces
+        return cuts, columns
 
     def flush(self) -> None:
         """Writes what waits; a block that stands there already is left alone."""
-        payloads = pack_all([(piece.times_ms, piece.values) for piece in self.waiting])
+        payloads = pack_all([(one.cut.times_ms, one.values) for one in self.waiting])
         lines = [
-            self._line(piece, payload)
-            for piece, payload in zip(self.waiting, payloads, strict=True)
+            self._line(one, payload) for one, payload in zip(self.waiting, payloads, strict=True)
         ]
         self.waiting.clear()
         copy_new_lines(ReadingBlock, COLUMNS, lines)
 
-    def _line(self, piece: Piece, payload: bytes) -> Line:
-        key = (piece.series.pk, piece.replica, piece.hour_ms)
+    def _line(self, one: _Waiting, payload: bytes) -> Line:
+        pk, replica, cut, _ = one
+        key = (pk, replica, cut.hour_ms)
         part = self.parts[key] = self.parts.get(key, -1) + 1
-        times = piece.times_ms
-        head = f"{instant_of(piece.hour_ms).isoformat()}\t{self.document}\t{part}"
-        tail = f"{times[0]}\t{times[-1]}\t{len(times)}\t\\\\x{payload.hex()}\n"
-        replica = text_field(piece.replica).decode()
-        return f"{piece.series.pk}\t{replica}\t{head}\t{tail}".encode()
+        if replica:
+            replica = text_field(replica).decode()
+        head = f"{pk}\t{replica}\t{cut.hour}\t{self.document}\t{part}"
+        return f"{head}{cut.tail}{payload.hex()}\n".encode()
+
+
+def _cuts(times_ms: array[int]) -> Iterator[Cut]:
+    """The hours of times in order, each with its own times."""
+    start = 0
+    while start < len(times_ms):
+        hour_ms = times_ms[start] // HOUR_MS * HOUR_MS
+        end = bisect_left(times_ms, hour_ms + HOUR_MS, start)
+        times = times_ms if start == 0 and end == len(times_ms) else times_ms[start:end]
+        tail = f"\t{times[0]}\t{times[-1]}\t{len(times)}\t\\\\x"
+        yield Cut(hour_ms, start, end, times, instant_of(hour_ms).isoformat(), tail)
+        start = end

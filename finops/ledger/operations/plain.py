@@ -8,28 +8,37 @@ the careful way, from the readings kept.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
 
-import numpy as np
 import orjson
 from django.db import connections
 
-from finops.core.counter import DAY_MS, HourRow, Mark
-from finops.core.period import HOUR_MS, instant_of
-from finops.core.plain_hours import Numbers, PlainHour, State, book_plain
+from finops.core.counter import Mark
+from finops.core.period import instant_of
+from finops.core.plain_clock import Clock
+from finops.core.plain_hours import (
+    Booked,
+    OfHour,
+    Standing,
+    State,
+    Together,
+    book_plain,
+    states_after,
+)
 from finops.ledger.models import TokenHour
 from finops.ledger.which import ledger_name
 from finops.sources.engines import mark_of
 
-from .blocks import Piece
-from .bulk import Line, copy_lines, text_field
+from .blocks import Cut, Cuts
+from .bulk import Line, copy_lines
+from .bulk_text import text_field
 from .deriving import COMPARED, COUNTER_ROLES
 from .naming import Known, Names
 
 MARK_ROLES = ("created", "process_start")
+USED_ROLES = frozenset((*COUNTER_ROLES, *MARK_ROLES))
 MOST_SAMPLES = 6_000_000
 """A document with more is derived the careful way: its readings are not all held in memory."""
 
@@ -55,20 +64,82 @@ WHERE EXISTS (
 _COLUMNS = ("series_id", "hour", "revision", *COMPARED, "posted_at")
 
 
-class _Column(NamedTuple):
+class _NotPlain(Exception):
+    """A target has something that only the careful way can tell."""
+
+
+@dataclass(slots=True)
+class _Column:
+    """A series' readings as one replica gave them, cut at the hours."""
+
     replica: str
-    times_ms: array[int]
-    values: array[float]
+    cuts: Cuts
+    values: Sequence[array[float]]
+    _marks: dict[int, int] = field(default_factory=dict)
+
+    def mark_us(self, place: int, cut: Cut) -> int:
+        """The one mark of an hour, where this column holds marks and has them at the very times of
+        the hour; `place` is where to look first. _NotPlain where there is no such mark."""
+        if place >= len(self.cuts) or self.cuts[place] is not cut:
+            place = self._place_of(cut)
+        found = self._marks.get(place)
+        if found is None:
+            values = self.values[place]
+            if values.count(values[0]) != len(values):
+                raise _NotPlain
+            found = self._marks[place] = round(values[0] * 1_000_000)
+        return found
+
+    def _place_of(self, cut: Cut) -> int:
+        for place, own in enumerate(self.cuts):
+            if own.hour_ms == cut.hour_ms and own.times_ms == cut.times_ms:
+                return place
+        raise _NotPlain
+
+
+Kinds = Sequence[tuple[str, _Column]]
 
 
 @dataclass(slots=True)
 class _Held:
-    """A target's counters and marks as the document gave them, by series and hour."""
+    """A target's counters and marks as the document gave them, by series."""
 
     job: str
     first_hour_ms: int
-    columns: dict[int, dict[int, _Column]] = field(default_factory=dict)
+    columns: dict[int, _Column] = field(default_factory=dict)
     is_plain: bool = True
+
+
+@dataclass(slots=True)
+class _Group:
+    """Counters of one target that one replica read at the same instants: the series, how each
+    stands (in `together`), its values by hour, and the columns that may mark it."""
+
+    target: int
+    replica: str
+    cuts: Cuts
+    together: Together
+    series: list[int] = field(default_factory=list)
+    values: list[Sequence[array[float]]] = field(default_factory=list)
+    kinds: list[Kinds] = field(default_factory=list)
+
+    def of_hour(self, place: int) -> OfHour:
+        """One hour as the core takes it; _NotPlain where its marks are not plain."""
+        cut, kinds = self.cuts[place], self.kinds
+        if all(each is kinds[0] for each in kinds):
+            marks = [_mark(kinds[0], self.replica, place, cut)] * len(kinds)
+        else:
+            marks = [_mark(each, self.replica, place, cut) for each in kinds]
+        return OfHour(self.together, marks, [values[place] for values in self.values])
+
+
+def _mark(kinds: Kinds, replica: str, place: int, cut: Cut) -> Mark | None:
+    """The one mark that came with every reading of an hour; None where no column marks it.
+    Another replica's marks say nothing of this one's readings."""
+    for kind, column in kinds:
+        if column.replica == replica:
+            return kind, column.mark_us(place, cut)
+    return None
 
 
 class Plain:
@@ -78,25 +149,25 @@ class Plain:
         self.document, self.names, self.at = document, names, at
         self.held: dict[int, _Held] = {}
         self.samples = 0
-        # Counters of one target are read at the same times: one column for all of them, so that
-        # the clock of an hour is told once (`core.plain_hours.Clocks`).
-        self._times: dict[bytes, array[int]] = {}
 
-    def add(self, job: str, piece: Piece) -> None:
-        """Remembers a piece until all of the document's are there."""
-        series = piece.series
-        target = self.held.setdefault(series.target, _Held(job, piece.hour_ms))
-        target.first_hour_ms = min(target.first_hour_ms, piece.hour_ms)
-        if series.role not in COUNTER_ROLES and series.role not in MARK_ROLES:
+    def add(
+        self, job: str, series: Known, replica: str, cuts: Cuts, values: Sequence[array[float]]
+    ) -> None:
+        """Remembers a series' readings until all of the document's are there."""
+        target = self.held.get(series.target)
+        first_hour_ms = cuts[0].hour_ms
+        if target is None:
+            target = self.held[series.target] = _Held(job, first_hour_ms)
+        elif first_hour_ms < target.first_hour_ms:
+            target.first_hour_ms = first_hour_ms
+        if series.role not in USED_ROLES:
             return
-        self.samples += len(piece.times_ms)
-        hours = target.columns.setdefault(series.pk, {})
-        if piece.hour_ms in hours or self.samples > MOST_SAMPLES:
+        self.samples += cuts[-1].end
+        if series.pk in target.columns or self.samples > MOST_SAMPLES:
             target.is_plain = False
             target.columns.clear()
         if target.is_plain:
-            times_ms = self._times.setdefault(piece.times_ms.tobytes(), piece.times_ms)
-            hours[piece.hour_ms] = _Column(piece.replica, times_ms, piece.values)
+            target.columns[series.pk] = _Column(replica, cuts, values)
 
     def post(self, doubtful: Iterable[int], earliest: Mapping[str, int]) -> set[int]:
         """Posts the rows of all targets that are plain and gives those targets.
@@ -118,20 +189,19 @@ class Plain:
         self, targets: Sequence[int], states: Mapping[int, State], earliest: Mapping[str, int]
     ) -> set[int]:
         """Posts the rows of those of the targets whose hours are all plain, and gives them."""
-        counters = [
-            counter
-            for target in targets
-            for counter in self._counters(target, self.held[target], states, earliest)
-        ]
-        plain = set(targets) - {counter.target for counter in _booked(counters)}
-        lines = [
-            _line(counter.series, row, self.at)
-            for counter in counters
-            if counter.target in plain
-            for row in counter.rows
-        ]
-        copy_lines(TokenHour, _COLUMNS, lines)
-        return plain
+        groups: list[_Group] = []
+        failed: set[int] = set()
+        for target in targets:
+            try:
+                groups += self._groups(target, states, earliest)
+            except _NotPlain:
+                failed.add(target)
+        lines = _booked(groups, failed, self.at)
+        plain = [target for target in targets if target not in failed]
+        copy_lines(
+            TokenHour, _COLUMNS, [line for target in plain for line in lines.get(target, ())]
+        )
+        return set(plain)
 
     def _leave_out_marked_elsewhere(self) -> None:
         """Marks that another document gave for the same hours would have to be united with ours."""
@@ -169,149 +239,129 @@ class Plain:
                     states[pk] = orjson.loads(carry)
         return states
 
-    def _counters(
-        self,
-        target: int,
-        held: _Held,
-        states: Mapping[int, State],
-        earliest: Mapping[str, int],
-    ) -> Iterator[_Counter]:
-        series = self.names.by_target[target]
+    def _groups(
+        self, target: int, states: Mapping[int, State], earliest: Mapping[str, int]
+    ) -> list[_Group]:
+        """A target's counters, those that share times and clock together; _NotPlain where a state
+        is not of one replica's one counter."""
+        held, series = self.held[target], self.names.by_target[target]
         marks = _Marks(series.values(), held.columns)
+        groups: list[_Group] = []
         for known in series.values():
-            if known.role in COUNTER_ROLES and (hours := held.columns.get(known.pk)):
-                yield _Counter(
-                    target,
-                    known.pk,
-                    dict(sorted(hours.items())),
-                    marks.of(known),
-                    states.get(known.pk, {}),
-                    earliest.get(held.job, 0),
-                )
+            column = held.columns.get(known.pk)
+            if column is None or known.role not in COUNTER_ROLES:
+                continue
+            state = states.get(known.pk, {})
+            standing = Standing.of(state, column.replica)
+            if standing is None:
+                raise _NotPlain
+            group = _found(groups, column, state)
+            if group is None:
+                group = _group(target, column, state, earliest.get(held.job, 0))
+                groups.append(group)
+            group.together.counters.append(standing)
+            group.series.append(known.pk)
+            group.values.append(column.values)
+            group.kinds.append(marks.of(known))
+        return groups
+
+
+def _found(groups: Iterable[_Group], column: _Column, state: State) -> _Group | None:
+    for group in groups:
+        is_alike = group.cuts is column.cuts and group.replica == column.replica
+        if is_alike and group.together.clock.is_of(state):
+            return group
+    return None
+
+
+def _group(target: int, column: _Column, state: State, earliest_ms: int) -> _Group:
+    times = {cut.hour_ms: cut.times_ms for cut in column.cuts}
+    clock = Clock(column.replica, times)
+    if state:
+        clock.last_ms, clock.day = state["last"], state.get("day")
+        clock.usual, clock.steps = state["usual"], state.get("steps", {})
+    return _Group(target, column.replica, column.cuts, Together(clock, earliest_ms, []))
 
 
 class _Marks:
     """The marks of a target's counters, as far as the document itself tells them."""
 
-    def __init__(self, series: Iterable[Known], columns: Mapping[int, dict[int, _Column]]) -> None:
-        self.columns = columns
-        self.created: dict[tuple[str, str], list[Known]] = {}
-        self.starts: list[Known] = []
+    def __init__(self, series: Iterable[Known], columns: Mapping[int, _Column]) -> None:
+        self.created: dict[tuple[str, str], list[tuple[str, _Column]]] = {}
+        self.starts: list[tuple[str, _Column]] = []
         for one in series:
-            if one.pk in columns and one.role == "created":
-                self.created.setdefault((one.metric, one.digest), []).append(one)
-            elif one.pk in columns and one.role == "process_start":
-                self.starts.append(one)
-        self._whole: dict[tuple[int, int], Mark | None] = {}
+            column = columns.get(one.pk)
+            if column is not None and one.role == "created":
+                created = self.created.setdefault((one.metric, one.digest), [])
+                created.append(("created", column))
+            elif column is not None and one.role == "process_start":
+                self.starts.append(("process_start", column))
 
-    def of(self, counter: Known) -> _MarksOf:
+    def of(self, counter: Known) -> Kinds:
         """The columns that may mark a counter, the preferred kind first."""
-        created = self.created.get((mark_of(counter.metric) or "", counter.digest), [])
-        kinds = [("created", one) for one in created]
-        kinds += [("process_start", one) for one in self.starts]
-        return _MarksOf(self, kinds)
+        if not self.created:
+            return self.starts
+        created = self.created.get((mark_of(counter.metric) or "", counter.digest))
+        return [*created, *self.starts] if created else self.starts
 
 
-@dataclass(slots=True)
-class _MarksOf:
-    marks: _Marks
-    kinds: list[tuple[str, Known]]
+def _booked(groups: Iterable[_Group], failed: set[int], at: datetime) -> dict[int, list[Line]]:
+    """Books every hour of the groups, hour by hour: the rows' lines by target. Targets with an
+    hour that is not plain are added to `failed`."""
+    by_hour: dict[int, list[tuple[_Group, int]]] = {}
+    for group in groups:
+        for place, cut in enumerate(group.cuts):
+            by_hour.setdefault(cut.hour_ms, []).append((group, place))
+    lines: dict[int, list[Line]] = {}
+    for hour_ms, some in sorted(by_hour.items()):
+        taken: list[tuple[_Group, OfHour]] = []
+        for group, place in some:
+            if group.target not in failed:
+                try:
+                    taken.append((group, group.of_hour(place)))
+                except _NotPlain:
+                    failed.add(group.target)
+        rows = book_plain(hour_ms, [hour for _, hour in taken])
+        for (group, _), booked in zip(taken, rows, strict=True):
+            if booked is None:
+                failed.add(group.target)
+            else:
+                lines.setdefault(group.target, []).extend(_lines(group, booked, at))
+    return lines
 
-    def at(self, hour_ms: int, column: _Column) -> tuple[bool, Mark | None]:
-        """Whether one mark, or none at all, came with every reading of an hour; and the mark."""
-        for kind, one in self.kinds:
-            hours = self.marks.columns[one.pk]
-            if all(each.replica != column.replica for each in hours.values()):
-                continue  # another replica's marks say nothing of this one's readings
-            found = hours.get(hour_ms)
-            if found is None or found.replica != column.replica:
-                return False, None
-            if found.times_ms is not column.times_ms and found.times_ms != column.times_ms:
-                return False, None
-            first = found.values[0]
-            if found.values.count(first) != len(found.values):
-                return False, None
-            return True, (kind, round(first * 1_000_000))
-        return True, None
 
-
-@dataclass(slots=True)
-class _Counter:
-    """One counter's hours in the document, and the rows made of them so far."""
-
-    target: int
-    series: int
-    hours: dict[int, _Column]
-    marks: _MarksOf
-    state: State
-    earliest_ms: int
-    rows: list[HourRow] = field(default_factory=list)
-
-    def hour(self, hour_ms: int, values: Numbers) -> PlainHour | None:
-        """An hour as the core takes it; None where its marks are not plain."""
-        column = self.hours[hour_ms]
-        is_plain, mark = self.marks.at(hour_ms, column)
-        if not is_plain:
-            return None
-        next_day_ms = (hour_ms // DAY_MS + 1) * DAY_MS
-        same_day = [
-            self.hours[at_ms].times_ms
-            for at_ms in range(hour_ms, next_day_ms, HOUR_MS)
-            if at_ms in self.hours
-        ]
-        return PlainHour(
-            hour_ms,
-            column.replica,
-            mark,
-            column.times_ms,
-            values,
-            same_day,
-            self.state,
-            self.earliest_ms,
+def _lines(group: _Group, booked: Booked, at: datetime) -> list[Line]:
+    """Rows of TokenHour; plain hours know neither restarts nor gaps."""
+    tick = booked.tick
+    hour = f"\t{instant_of(tick.hour_ms).isoformat()}\t1\t"
+    readings = f"\t{tick.readings}\t0\t0\t"
+    times = f"\t{tick.usual_ms}\t{tick.first_ms}\t{tick.last_ms}\t"
+    posted = f"\t{at.isoformat()}\n"
+    states = states_after(tick, group.together.counters)
+    if "\\" in states[0]:  # of the replica's name
+        states = [text_field(state).decode() for state in states]
+    facts = _facts(booked)
+    lines = []
+    for place, (pk, tokens, (rate, rate_ms), state) in enumerate(
+        zip(group.series, booked.tokens, booked.rates, states, strict=True)
+    ):
+        opening = booked.openings[place][1] if place in booked.openings else 0
+        lines.append(
+            f"{pk}{hour}{tokens}{readings}{opening}\t{rate}\t{rate_ms}{times}"
+            f"{facts.get(place, '{}')}\t{state}{posted}".encode()
         )
+    return lines
 
 
-def _booked(counters: Sequence[_Counter]) -> list[_Counter]:
-    """Books every hour of every counter, hour by hour; gives the counters that are not plain."""
-    failed: dict[int, _Counter] = {}
-    for hour_ms in sorted({hour_ms for counter in counters for hour_ms in counter.hours}):
-        taking = [
-            counter
-            for counter in counters
-            if hour_ms in counter.hours and counter.series not in failed
-        ]
-        hours: list[tuple[_Counter, PlainHour]] = []
-        for counter in taking:
-            values = np.frombuffer(counter.hours[hour_ms].values, np.float64).astype(np.int64)
-            hour = counter.hour(hour_ms, values)
-            if hour is None:
-                failed[counter.series] = counter
-            else:
-                hours.append((counter, hour))
-        rows = book_plain([hour for _, hour in hours])
-        for (counter, _), row in zip(hours, rows, strict=True):
-            if row is None:
-                failed[counter.series] = counter
-            else:
-                counter.state = row.carry
-                counter.rows.append(row)
-    return list(failed.values())
-
-
-def _line(series: int, row: HourRow, at: datetime) -> Line:
-    """A row of TokenHour; plain hours know neither restarts nor gaps."""
-    facts: dict[str, object] = {}
-    if row.births:
-        facts["births"] = row.births
-    if row.openings:
-        facts["openings"] = row.openings
-    if row.unmarked:
-        facts["unmarked"] = True
-    opening = sum(value for _, value in row.openings)
-    hour = instant_of(row.hour_ms).isoformat()
-    head = (
-        f"{series}\t{hour}\t1\t{row.tokens}\t{row.readings}\t0\t0\t{opening}\t{row.rate_tokens}"
-        f"\t{row.rate_ms}\t{row.usual_ms}\t{row.first_ms}\t{row.last_ms}\t"
-    )
-    told = b"\t".join((text_field(orjson.dumps(facts)), text_field(orjson.dumps(row.carry))))
-    return head.encode() + told + f"\t{at.isoformat()}\n".encode()
+def _facts(booked: Booked) -> dict[int, str]:
+    """The facts of the rows that have any, as JSON, by their place."""
+    found: dict[int, dict[str, object]] = {}
+    for place, birth in booked.births.items():
+        found.setdefault(place, {})["births"] = [birth]
+    for place, opening in booked.openings.items():
+        found.setdefault(place, {})["openings"] = [opening]
+    if any(booked.unmarked):
+        for place, is_unmarked in enumerate(booked.unmarked):
+            if is_unmarked:
+                found.setdefault(place, {})["unmarked"] = True
+    return {place: orjson.dumps(facts).decode() for place, facts in found.items()}

@@ -114,8 +114,8 @@ class _Posting:
             self.seen.add(series.pk)
             self.affected.add(series.target, name.job, times[0])
             self.posted.readings += len(times)
-            for piece in self.blocks.add(series, name.replica, times, values):
-                self.plain.add(name.job, piece)
+            cut = self.blocks.add(series, name.replica, times, values)
+            self.plain.add(name.job, series, name.replica, *cut)
 
     def _leave(self, index: int, readings: SeriesReadings, fault: Fault | None) -> None:
         """A series that is refused whole, or that the ledger does not use."""
