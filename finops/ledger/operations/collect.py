@@ -114,27 +114,13 @@ def collect_source(
                 for number, window in enumerate(wanted, 1):
                     progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
                     result.incomplete_hours |= set(window.hours())  # until it has come
-                    with _no_search_for_cycles():
-                        found = collect_window(
-                            source, window, door=door, by=by, at=at, again=again, read=reader.read
-                        )
+                    found = collect_window(
+                        source, window, door=door, by=by, at=at, again=again, read=reader.read
+                    )
                     _add(result, found)
     except FetchFailed as error:
         result.warnings.append(str(error))
     return result
-
-
-@contextmanager
-def _no_search_for_cycles() -> Iterator[None]:
-    """A window makes hundreds of thousands of small objects, none of them in a cycle: the search
-    for cycles, begun anew after each few of them, would take a third of the processor's time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reader:
@@ -244,6 +230,20 @@ def parts_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Shar
     return shares(parts) if len(series) >= SPLIT_FROM else [WHOLE]
 
 
+@contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """A window makes hundreds of thousands of small objects, none of them in a cycle: the search
+    for cycles, begun anew after each few of them, would take a third of the processor's time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_search_for_cycles()
 def collect_window(
     source: Source,
     window: Period,
