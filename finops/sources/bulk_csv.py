@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from finops.core.allocation import Rule
 from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
-from finops.sources.bulk_sums import AMOUNTS, OPTIONAL, Amount, Layout, Sums, grouped
+from finops.sources.bulk_store import Sums
+from finops.sources.bulk_sums import AMOUNTS, OPTIONAL, Amount, Layout, grouped
+from finops.sources.bulk_table import SumsTable
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of, delimiter_of
@@ -74,7 +76,9 @@ class CsvLines:
         self._scratch = Path(scratch)
         self._lines = 0  # of the chunk that was summed last
 
-    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection]:
+    def records(
+        self, account: Account, build: Build
+    ) -> Iterator[ChargeRecord | Rejection | SumsTable]:
         """Charges and rejections of lines read one by one, and the sums of the others."""
         warnings = Warnings(account)
         for chunk in self._chunks:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from finops.core.allocation import Rule
-from finops.sources.bulk_sums import AMOUNTS, DECIMALS, OPTIONAL, Amount, Layout, Sums, grouped
+from finops.sources.bulk_store import Sums
+from finops.sources.bulk_sums import AMOUNTS, DECIMALS, OPTIONAL, Amount, Layout, grouped
+from finops.sources.bulk_table import SumsTable
 from finops.sources.parquet import as_text
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of
@@ -52,7 +54,9 @@ class ParquetLines:
         self._layout = Layout(texts, amounts, rules)
         self._sums = Sums(connection, self._layout)
 
-    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection]:
+    def records(
+        self, account: Account, build: Build
+    ) -> Iterator[ChargeRecord | Rejection | SumsTable]:
         """Charges and rejections of lines read one by one, and the sums of the others."""
         whole = self._layout.stays_whole()
         lines, alone, more = self._sums.take_in(

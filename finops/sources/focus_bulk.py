@@ -22,6 +22,7 @@ from finops.sources.bulk_chunks import Chunks
 from finops.sources.bulk_csv import CsvLines, plain_header
 from finops.sources.bulk_parquet import ParquetLines, described
 from finops.sources.bulk_sums import SPAN
+from finops.sources.bulk_table import SumsTable
 from finops.sources.files import open_plain, without_marks
 from finops.sources.parquet import MAGIC, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
@@ -37,7 +38,7 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
 }
 
-Records = Iterator[ChargeRecord | Rejection]
+Records = Iterator[ChargeRecord | Rejection | SumsTable]
 
 
 def has_more_lines(path: Path, name: str, limit: int) -> bool:
@@ -60,8 +61,8 @@ def has_more_lines(path: Path, name: str, limit: int) -> bool:
 def parse(path: Path, name: str, format: str, rules: Sequence[Rule], threads: int) -> Parsed:
     """As `focus.parse`; of lines that no rule of `rules` reaches and that are no GPU time, sums.
 
-    A sum is a ChargeRecord with `last_line`; any other record is one line, which may still be
-    summed. A file whose header is not plain is read as `focus.parse` reads it.
+    Sums come as a SumsTable, to be read before the next record; any other record is one line, which
+    may still be summed. A file whose header is not plain is read as `focus.parse` reads it.
     """
     with open_plain(path, name) as stream:
         is_table = is_parquet(stream.read(len(MAGIC)))

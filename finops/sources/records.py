@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from finops.core.engine_start import EngineStart
 from finops.core.rate_card import Card
+
+if TYPE_CHECKING:
+    from finops.sources.bulk_table import SumsTable
 
 SHOWN_VALUE_CHARACTERS = 200
 CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")  # of FOCUS
@@ -223,7 +226,10 @@ Record = (
 
 @dataclass(slots=True)
 class Parsed:
-    """A parser's answer: the account, and the records to be read once, in the file's order."""
+    """A parser's answer: the account, and the records to be read once, in the file's order.
+
+    A file that is read in bulk gives its kept sums by the table.
+    """
 
     account: Account
-    records: Iterator[Record]
+    records: Iterator[Record | SumsTable]

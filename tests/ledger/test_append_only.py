@@ -153,7 +153,7 @@ def usage_hour(**changes: Any) -> ledger.UsageHour:
     return ledger.UsageHour(document=saved(document()), source=saved(source()), **values | changes)
 
 
-def copy_of(one: Model) -> Model:
+def copy_of(one: Model) -> Any:
     """The same row once more, under a new key."""
     saved(one)
     one.pk = None
@@ -213,3 +213,21 @@ def test_a_binary_float_never_enters_an_exact_column() -> None:
 def test_a_name_longer_than_its_column_is_refused() -> None:
     with pytest.raises(DataError), transaction.atomic():
         charge(currency="X" * 41).save()
+
+
+@pytest.mark.parametrize("missing", ["snapshot_id", "document_id"])
+def test_a_charge_of_nothing_is_refused_at_the_end_of_its_transaction(missing: str) -> None:
+    """The database itself keeps the pair of a charge's snapshot and document, and checks it."""
+    one = copy_of(charge())
+    pair = ledger.SnapshotDocument.objects.get()
+    assert (pair.snapshot_id, pair.document_id) == (one.snapshot_id, one.document_id)
+    one.line = 3
+    one.save(force_insert=True)
+    assert ledger.SnapshotDocument.objects.count() == 1
+    connection.check_constraints()
+    one.pk, one.line = None, 4
+    setattr(one, missing, {"snapshot_id": 10**9, "document_id": "b" * 64}[missing])
+    with pytest.raises(IntegrityError, match=missing), transaction.atomic():
+        one.save(force_insert=True)
+        connection.check_constraints()
+    assert ledger.Charge.objects.count() == 2

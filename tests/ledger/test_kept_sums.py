@@ -7,9 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from finops.ledger.models import Charge, Document, Snapshot
+from finops.ledger.operations import charges
+from finops.sources.bulk_table import SumsTable
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file, hours
 from tests.paths import SAMPLES
@@ -179,3 +182,46 @@ def test_a_file_without_billed_costs(tmp_path: Path) -> None:
     (document,) = ingested(text)
     assert (document["sums"], document["rows_summed"]) == (1, 1)
     assert Charge.objects.get().billed_cost is None
+
+
+def test_a_table_of_sums_is_posted_as_its_records_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that COPY could take for something else, and the same document told record by record."""
+    odd = (r"\N", r"a\tb\\", "tab\tin it", "two\nlines", "\\.", "é\u2028x", "{}", 'a "quoted" one')
+    rows = [
+        {
+            "ServiceName": text,
+            "SubAccountId": text * 2,
+            "BilledCost": f"{place}.10",
+            "ListCost": "" if place % 2 else "1",
+            "ChargePeriodEnd": f"2026-10-05T1{place % 3 + 1}:00:00Z",
+        }
+        for place, text in enumerate(odd * 3)
+    ]
+    path = tmp_path / "odd.parquet"
+    given = focus_file(tmp_path / "odd.csv", *rows, {"ChargeDescription": "8 H100 GPUs"})
+    whole = f"read_csv('{given}', all_varchar = true, parallel = false)"
+    duckdb.execute(f"COPY (SELECT * FROM {whole}) TO '{path}' (FORMAT parquet)")
+    (by_table,) = ingested(path)
+    monkeypatch.setattr(SumsTable, "lines", None)
+    real = charges.batches
+    monkeypatch.setattr(charges, "batches", lambda *a, **k: real(*a, **k | {"take_table": None}))
+    (by_record,) = command("ingest", path, "--sample")["documents"]
+    assert by_table["totals"] == by_record["totals"]
+    assert {name: by_table[name] for name in COUNTS} == {name: by_record[name] for name in COUNTS}
+    kept = [list(told(ledger)) for ledger in ("default", "sample")]
+    assert kept[0] == kept[1]
+    assert {row["service"] for row in kept[0]} >= {*odd}
+    assert [
+        (s.charges, s.charge_start, s.charge_end) for s in Snapshot.objects.using("default")
+    ] == [(s.charges, s.charge_start, s.charge_end) for s in Snapshot.objects.using("sample")]
+    assert command("check-ledger")["ok"]
+
+
+COUNTS = ("rows_read", "charges", "rows_summed", "sums", "rows_rejected")
+
+
+def told(ledger: str) -> Iterator[dict[str, Any]]:
+    rows = Charge.objects.using(ledger).order_by("line").values()
+    return ({k: v for k, v in row.items() if k not in ("id", "snapshot_id")} for row in rows)

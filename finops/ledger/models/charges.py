@@ -55,7 +55,11 @@ class Snapshot(models.Model):
 
 
 class SnapshotDocument(models.Model):
-    """Which documents a snapshot was made of. Append-only."""
+    """Which documents a snapshot was made of. Append-only.
+
+    The database itself adds a row with the first charge of each pair, and so sees at the end of
+    the transaction, once a pair and not once a charge, that both are there.
+    """
 
     snapshot = models.ForeignKey(Snapshot, models.PROTECT, related_name="parts")
     document = models.ForeignKey(Document, models.PROTECT, related_name="snapshots")
@@ -110,11 +114,16 @@ class Charge(models.Model):
 
     With `last_line` it is a kept sum: `line_count` lines of the document from `line` to
     `last_line` that are neither GPU time nor reached by a rule, alike in all that totals and
-    tie-outs look at.
+    tie-outs look at. That its snapshot and document are there is a matter of SnapshotDocument,
+    and `charge_once` is the index of snapshots.
     """
 
-    snapshot = models.ForeignKey(Snapshot, models.PROTECT, related_name="lines")
-    document = models.ForeignKey(Document, models.PROTECT, related_name="lines")
+    snapshot = models.ForeignKey(
+        Snapshot, models.PROTECT, related_name="lines", db_constraint=False, db_index=False
+    )
+    document = models.ForeignKey(
+        Document, models.PROTECT, related_name="lines", db_constraint=False, db_index=False
+    )
     line = models.BigIntegerField()
     last_line = models.BigIntegerField(null=True)
     line_count = models.BigIntegerField(db_default=1)
@@ -176,7 +185,10 @@ class Charge(models.Model):
                 name="charge_counts_its_lines",
             ),
         ]
-        indexes = [models.Index(fields=["charge_start", "charge_end"])]
+        indexes = [
+            models.Index(fields=["charge_start", "charge_end"]),
+            models.Index(fields=["document"], name="charge_document"),
+        ]
 
 
 class InvoiceAmount(models.Model):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 from finops.core.amounts import FourAmounts, Money
@@ -18,6 +17,7 @@ from finops.ledger.operations.charge_rows import storable
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.reaching import Reaching, Scope
 from finops.sources.azure_cost import ACTUAL
+from finops.sources.bulk_table import SumsTable
 from finops.sources.gpu_shapes import UNRECOGNISED
 from finops.sources.records import CHARGE_CATEGORIES, ChargeRecord, Refused, Rejection
 from finops.sources.summing import LONGEST_NAME_CHARACTERS, Summing, is_summable
@@ -27,6 +27,7 @@ LONGEST_CURRENCY_CHARACTERS = 40
 HALF_A_MONTH = timedelta(days=15)
 
 SnapshotOf = Callable[[Scope], int]
+TakeTable = Callable[[SumsTable], None]
 Scoped = tuple[ChargeRecord, Scope]
 
 
@@ -39,7 +40,6 @@ class Lines:
     end: datetime
     charges: int = 0
     sums: int = 0
-    documents: list[str] = field(default_factory=list)
     exported_at: datetime | None = None
 
 
@@ -73,15 +73,20 @@ class Completing:
 
 
 def batches(
-    records: Iterator[Any], by: Completing, *, sums: bool, only: frozenset[Scope] | None = None
+    records: Iterator[Any],
+    by: Completing,
+    *,
+    sums: bool,
+    only: frozenset[Scope] | None = None,
+    take_table: TakeTable | None = None,
 ) -> Iterator[tuple[list[Scoped], list[Rejection]]]:
     """The charges and rejections of a document, some thousand at a time.
 
     With `sums`, lines that nothing looks at one by one come as sums; of charges only those of the
-    scopes `only`, or all.
+    scopes `only`, or all. A table of sums is given to `take_table` as it comes, or told as charges.
     """
     summing = Summing() if sums else None
-    for batch in _cut(records):
+    for batch in _cut(records, take_table):
         charges: list[Scoped] = []
         rejections: list[Rejection] = []
         for record in batch:
@@ -130,8 +135,24 @@ def _scope(issuer: str, account: str, start: datetime, end: datetime) -> Scope:
     return storable(issuer), storable(account), _month(start, end)
 
 
-def _cut(records: Iterator[Any]) -> Iterator[list[Any]]:
-    while batch := list(islice(records, BATCH_ROWS)):
+def _cut(records: Iterator[Any], take_table: TakeTable | None) -> Iterator[list[Any]]:
+    """Records some thousand at a time; a table is read at once, for it is gone with the next."""
+    batch: list[Any] = []
+    for record in records:
+        if not isinstance(record, SumsTable):
+            batch.append(record)
+        elif take_table is not None:
+            take_table(record)
+        else:
+            for one in record.records():
+                batch.append(one)
+                if len(batch) >= BATCH_ROWS:
+                    yield batch
+                    batch = []
+        if len(batch) >= BATCH_ROWS:
+            yield batch
+            batch = []
+    if batch:
         yield batch
 
 
@@ -158,10 +179,13 @@ def _reject(record: ChargeRecord, column: str, value: str, reason: str) -> Rejec
     return Rejection.of(record.line, column, value, reason)
 
 
-def count(record: ChargeRecord, scope: Scope, sums: Sums, snapshot_of: SnapshotOf) -> int:
+def count(
+    record: ChargeRecord, scope: Scope, sums: Sums, snapshot_of: SnapshotOf, rows: int = 1
+) -> int:
     """Adds a charge to the document's sums; returns the snapshot it belongs to.
 
-    `snapshot_of` gives the snapshot of a scope that is new to the document.
+    `snapshot_of` gives the snapshot of a scope that is new to the document. A record can stand for
+    several `rows` of kept sums that it is the total of.
     """
     amounts: FourAmounts = (
         record.billed_cost,
@@ -171,7 +195,7 @@ def count(record: ChargeRecord, scope: Scope, sums: Sums, snapshot_of: SnapshotO
     )
     is_sum = record.last_line is not None
     if is_sum:
-        sums.sums += 1
+        sums.sums += rows
         sums.summed += record.line_count
     else:
         sums.charges += 1
@@ -188,7 +212,7 @@ def count(record: ChargeRecord, scope: Scope, sums: Sums, snapshot_of: SnapshotO
             snapshot_of(scope), record.charge_period_start, record.charge_period_end
         )
     lines.charges += record.line_count
-    lines.sums += is_sum
+    lines.sums += rows if is_sum else 0
     lines.start = min(lines.start, record.charge_period_start)
     lines.end = max(lines.end, record.charge_period_end)
     return lines.snapshot_id

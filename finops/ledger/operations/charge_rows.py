@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 from django.db import connections
 
+from finops.ledger.operations.bulk_text import text_field
 from finops.ledger.which import ledger_name
+from finops.sources.bulk_table import LINE
 from finops.sources.records import ChargeRecord
+from finops.sources.summing import DIMENSIONS
 
 TEXTS = (
     "billing_account_name",
@@ -65,6 +69,21 @@ COLUMNS = (
     *TEXTS,
     "tags",
 )
+_OF_LINES = {"charge_period_start": "charge_start", "charge_period_end": "charge_end"}
+"""Columns of the table that a record calls otherwise."""
+_OF_KIND = (
+    "snapshot_id",
+    "document_id",
+    "billing_period_start",
+    "billing_period_end",
+    "category",
+    "currency",
+    *(name for name in TEXTS if name in DIMENSIONS),
+    "tags",
+)
+SUM_COLUMNS = (*(_OF_LINES.get(name, name) for name in LINE), *_OF_KIND)
+"""The columns of a kept sum: first those that its line tells, then those that its kind shares."""
+COPY_SUMS = f"COPY ledger_charge ({', '.join(SUM_COLUMNS)}) FROM STDIN"
 COPY = f"COPY ledger_charge ({', '.join(COLUMNS)}) FROM STDIN"
 _PLACE = attrgetter(
     "line",
@@ -116,6 +135,21 @@ def copy_charges(rows: list[tuple[Any, ...]]) -> None:
     with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
         for row in rows:
             copy.write_row(row)
+
+
+def ending_of(record: ChargeRecord, snapshot_id: int, sha256: str) -> str:
+    """What the lines of sums like this one end in: the columns that they share, in COPY's text form."""
+    row = dict(zip(COLUMNS, row_of(record, snapshot_id, sha256), strict=True))
+    cells = (row[name] for name in _OF_KIND)
+    fields = (r"\N" if cell is None else text_field(str(cell)).decode() for cell in cells)
+    return "\t" + "\t".join(fields) + "\n"
+
+
+def copy_sums(parts: Iterable[str]) -> None:
+    """Adds kept sums that were written as lines, each with an ending of `ending_of`."""
+    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY_SUMS) as copy:
+        for part in parts:
+            copy.write(part)
 
 
 def copy_text(lines: bytes) -> None:

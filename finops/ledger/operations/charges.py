@@ -22,7 +22,6 @@ from finops.ledger.models import (
     RejectedRow,
     Reread,
     Snapshot,
-    SnapshotDocument,
 )
 from finops.ledger.operations.charge_lines import (
     BATCH_ROWS,
@@ -31,8 +30,15 @@ from finops.ledger.operations.charge_lines import (
     Sums,
     batches,
     count,
+    scope_of,
 )
-from finops.ledger.operations.charge_rows import copy_charges, copy_text, row_of
+from finops.ledger.operations.charge_rows import (
+    copy_charges,
+    copy_sums,
+    copy_text,
+    ending_of,
+    row_of,
+)
 from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
@@ -43,6 +49,7 @@ from finops.ledger.operations.reach import Reach, keeps_sums
 from finops.ledger.operations.reaching import Scope
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
+from finops.sources.bulk_table import SumsTable
 from finops.sources.records import Account, Parsed, Refused, Rejection
 from finops.trail import operations as trail
 
@@ -215,7 +222,11 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
     if one.spooled is not None:
         return _post_spooled(one, one.spooled(), delivery)
     found = batches(
-        one.parsed.records, delivery.completing, sums=keeps_sums(one.kept), only=one.only
+        one.parsed.records,
+        delivery.completing,
+        sums=keeps_sums(one.kept),
+        only=one.only,
+        take_table=lambda table: _post_table(table, one, delivery, sums),
     )
     for charges, rejections in found:
         copy_charges(
@@ -228,6 +239,18 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
             sums.rejected += len(rejections)
             keep_rejections(one.kept.sha256, rejections)
     return sums
+
+
+def _post_table(table: SumsTable, one: Offered, delivery: _Delivery, sums: Sums) -> None:
+    """Posts the kept sums of a table: counted by the kind, written by the line."""
+    endings: dict[int, str] = {}
+    for kind in table.kinds:
+        scope = scope_of(kind.total)
+        if one.only is None or scope in one.only:
+            snapshot = count(kind.total, scope, sums, delivery.snapshot_of, kind.sums)
+            endings[kind.key] = ending_of(kind.total, snapshot, one.kept.sha256)
+    if endings:
+        copy_sums(table.lines(endings))
 
 
 def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
@@ -277,7 +300,6 @@ def _take_over(scopes: dict[Scope, Lines], found: dict[Scope, Lines], one: Offer
             known.sums += lines.sums
             known.start = min(known.start, lines.start)
             known.end = max(known.end, lines.end)
-        known.documents.append(one.kept.sha256)
         if exported is not None:
             known.exported_at = max(exported, known.exported_at or exported)
 
@@ -311,9 +333,4 @@ def _deliver(made: _Delivery, *, by: str, at: datetime, origin: str) -> None:
         for (issuer, account, month), lines in sorted(scopes.items())
     ]
     Snapshot.objects.bulk_create(snapshots)
-    SnapshotDocument.objects.bulk_create(
-        SnapshotDocument(snapshot_id=lines.snapshot_id, document_id=sha256)
-        for lines in scopes.values()
-        for sha256 in lines.documents
-    )
     settle(snapshots, by=by, at=at)

@@ -1,0 +1,214 @@
+"""Sums of one document while it is read, in tables of the engine that can leave memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, SUM, Layout, engine_name
+from finops.sources.bulk_table import EPOCH, Kind, Names, SumsTable, totals_query
+from finops.sources.cells import text_or_none
+from finops.sources.focus import charge_of
+from finops.sources.rows import Fault, Row
+from finops.sources.summing import is_summable
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MOST_ROWS: Final = 400_000
+FETCHED_KINDS: Final = 2_000
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+Stamp = tuple[str, ...]
+Span = tuple[datetime, datetime]
+
+
+class Sums:
+    """The sums of one document so far, and what the parser makes of their texts."""
+
+    def __init__(self, connection: DuckDBPyConnection, layout: Layout) -> None:
+        self._connection, self._layout = connection, layout
+        self._kind = ", ".join([engine_name(name) for name in layout.kind] + ["alike"])
+        self._span = ", ".join(engine_name(name) for name in SPAN)
+        self._stamp_names = (*(name for name in STAMP if name in layout.texts), *SPAN)
+        self._stamp = ", ".join(engine_name(name) for name in self._stamp_names)
+        self._amounts = [engine_name(name) for name in layout.amounts]
+        self._is_taken: dict[Stamp, bool] = {}
+        self._shared: dict[Stamp, dict[str, Any]] = {}  # by the stamp without its span
+        self._spans: dict[Stamp, Span] = {}
+        self._new_spans: list[Stamp] = []
+        self._rows, self._is_compact = 0, True
+        self._make()
+
+    def _run(self, query: str, values: Sequence[Any] | None = None) -> DuckDBPyConnection:
+        return self._connection.execute(query, values)
+
+    def _make(self) -> None:
+        texts = ", ".join(f"{engine_name(name)} VARCHAR" for name in self._layout.kind)
+        spans = ", ".join(f"{engine_name(name)} VARCHAR" for name in SPAN)
+        stamps = ", ".join(f"{name} VARCHAR" for name in self._stamp.split(", "))
+        amounts = "".join(f", {name} {SUM}, d_{name} INTEGER" for name in self._amounts)
+        self._run("CREATE SEQUENCE kind_ids")
+        self._run(f"CREATE TABLE kinds (kind INTEGER, {texts}, alike INTEGER)")
+        self._run(
+            f"CREATE TABLE spans (span INTEGER, {spans}, told VARCHAR, starts BIGINT, ends BIGINT)"
+        )
+        self._run(f"CREATE TABLE refused ({stamps})")
+        self._run(
+            "CREATE TABLE sums (kind INTEGER, span INTEGER, n BIGINT, first BIGINT, last BIGINT"
+            f"{amounts})"
+        )
+
+    def take_in(self, query: str) -> tuple[int, list[int], bool]:
+        """Sums what `grouped` selects, beside the sums so far.
+
+        How many lines there were; the numbers of those that stay whole; and whether the parser
+        refuses others too: `refused_lines` selects them.
+        """
+        self._run(f"CREATE OR REPLACE TABLE found AS {query}")
+        lines = self._run("SELECT coalesce(sum(n), 0)::BIGINT FROM found").fetchall()[0][0]
+        alone = self._run("SELECT alone FROM found WHERE alone IS NOT NULL").fetchall()
+        stamps = self._run(f"SELECT DISTINCT {self._stamp} FROM found WHERE alone IS NULL")  # noqa: S608
+        judged = [self._is_accepted(stamp) for stamp in stamps.fetchall()]
+        return lines, [row[0] for row in alone], not all(judged)
+
+    def refused_lines(self, source: str, line: str, whole: str) -> list[int]:
+        """The numbers of lines whose stamp the parser refuses or remarks on; they are not summed."""
+        texts = ", ".join(f"coalesce({self._layout.texts[name]}, '')" for name in self._stamp_names)
+        refused = f"(SELECT {self._stamp} FROM refused)"  # noqa: S608
+        self._run(f"DELETE FROM found WHERE alone IS NULL AND ({self._stamp}) IN {refused}")  # noqa: S608
+        query = f"SELECT {line} FROM {source} WHERE NOT {whole} AND ({texts}) IN {refused}"  # noqa: S608
+        return [row[0] for row in self._run(query).fetchall()]
+
+    def keep(self) -> None:
+        """Adds what was taken in last to the sums."""
+        kind = self._kind
+        self._run(
+            f"INSERT INTO kinds SELECT nextval('kind_ids'), * FROM (SELECT DISTINCT {kind} FROM "  # noqa: S608
+            f"found WHERE alone IS NULL EXCEPT SELECT {kind} FROM kinds)"
+        )
+        self._keep_spans()
+        amounts = "".join(f", {name}, d_{name}" for name in self._amounts)
+        self._run(
+            f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM found "  # noqa: S608
+            f"JOIN kinds USING ({kind}) JOIN spans USING ({self._span}) WHERE alone IS NULL"
+        )
+        self._rows += self._run("SELECT count(*) FROM found").fetchall()[0][0]
+        self._is_compact = False
+        if self._rows > MOST_ROWS:
+            self._compact()
+
+    def _keep_spans(self) -> None:
+        """Writes the spans that the last lines brought, as the lines of a table tell them."""
+        if not self._new_spans:
+            return
+        first = len(self._spans) - len(self._new_spans)
+        columns: list[list[Any]] = [[], [], [], [], [], []]
+        for place, texts in enumerate(self._new_spans, first):
+            start, end = self._spans[texts]
+            told = (place, *texts, f"{start}\t{end}", _counted(start), _counted(end))
+            for column, value in zip(columns, told, strict=True):
+                column.append(value)
+        marks = ", ".join(f"unnest(${place + 1})" for place in range(len(columns)))
+        self._run(f"INSERT INTO spans SELECT {marks}", columns)
+        self._new_spans.clear()
+
+    @property
+    def full(self) -> bool:
+        """Whether the sums should be taken now, so that memory stays what it is."""
+        return self._rows > MOST_ROWS // 2 + MOST_ROWS // 8 and self._is_compact
+
+    def _compact(self) -> None:
+        """One row for each kind and span; the rows of a kind stand together."""
+        amounts = "".join(
+            f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in self._amounts
+        )
+        self._run(
+            "CREATE OR REPLACE TABLE sums AS SELECT kind, span, sum(n)::BIGINT AS n, "  # noqa: S608
+            f"min(first) AS first, max(last) AS last{amounts} FROM sums GROUP BY kind, span "
+            "ORDER BY kind"
+        )
+        self._rows = self._run("SELECT count(*) FROM sums").fetchall()[0][0]
+        self._is_compact = True
+
+    def taken(self) -> Iterator[SumsTable]:
+        """The sums so far; there are none afterwards. Each table is read before the next one."""
+        self._compact()
+        names = Names(
+            [field for field, name in AMOUNTS.items() if name in self._layout.amounts],
+            [engine_name(n) for n in AMOUNTS.values() if n in self._layout.amounts],
+        )
+        query = totals_query(names, f"{self._kind}")
+        with self._connection.cursor() as cursor:  # the tables below ask the engine meanwhile
+            totals = cursor.execute(query)
+            while batch := totals.fetchmany(FETCHED_KINDS):
+                kinds = [
+                    Kind.of(row, names, *self._fields(row[names.first_text :])) for row in batch
+                ]
+                yield SumsTable(self._connection, names, kinds, self._told_spans)
+        self._run("DELETE FROM sums")
+        self._rows, self._is_compact = 0, False
+
+    def _told_spans(self) -> list[Span]:
+        return list(self._spans.values())
+
+    def _fields(self, texts: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields that follow from the texts of a kind: by its stamp, and by the others."""
+        told = dict(zip((*self._layout.kind, "alike"), texts, strict=True))
+        stamp = tuple(told[name] for name in self._stamp_names if name not in SPAN)
+        rest = {field: text_or_none(told.get(column)) for field, column in REST.items()}
+        return self._shared[stamp], rest
+
+    def _is_accepted(self, stamp: Stamp) -> bool:
+        """Whether the parser takes a line of this stamp without a remark, and it may be summed."""
+        known = self._is_taken.get(stamp)
+        if known is not None:
+            return known
+        accepted = _read(self._stamp_names, stamp, self._layout.amounts)
+        self._is_taken[stamp] = accepted is not None
+        if accepted is None:
+            marks = ", ".join("?" * len(stamp))
+            self._run(f"INSERT INTO refused VALUES ({marks})", list(stamp))  # noqa: S608
+            return False
+        *shared, start, end = stamp
+        span = accepted.pop("charge_period_start"), accepted.pop("charge_period_end")
+        self._shared[tuple(shared)] = accepted
+        if (start, end) not in self._spans:
+            self._spans[start, end] = span
+            self._new_spans.append((start, end))
+        return True
+
+
+FROM_STAMP: Final = (
+    "issuer",
+    "provider",
+    "billing_account",
+    "billing_account_name",
+    "billing_period_start",
+    "billing_period_end",
+    "charge_period_start",
+    "charge_period_end",
+    "category",
+    "currency",
+)
+
+
+def _read(
+    names: Sequence[str], texts: Sequence[str], amounts: Iterable[str]
+) -> dict[str, Any] | None:
+    """What the parser makes of one line with these texts; None when it must see each such line."""
+    cells = [*texts, *("0" for _ in amounts)]
+    row = Row(cells, {name: place for place, name in enumerate((*names, *amounts))}, 0)
+    try:
+        record = charge_of(row)
+    except Fault:
+        return None
+    if row.notes or not is_summable(record):
+        return None
+    return {name: getattr(record, name) for name in FROM_STAMP}
+
+
+def _counted(moment: datetime) -> int:
+    """Microseconds since 1970, so that the engine can compare instants."""
+    return (moment - EPOCH) // _MICROSECOND

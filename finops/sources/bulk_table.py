@@ -1,0 +1,183 @@
+"""Kept sums that stand in a table of the engine: what each kind of them shares, and their lines.
+
+A line is what COPY reads, so that very many sums reach the ledger without an object of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from finops.sources.bulk_sums import AMOUNTS, DECIMALS
+from finops.sources.records import ChargeRecord
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FETCHED_ROWS: Final = 2_000
+LINES_AT_ONCE: Final = 16_384
+LINE: Final = (
+    "line",
+    "last_line",
+    "line_count",
+    "charge_period_start",
+    "charge_period_end",
+    *AMOUNTS,
+)
+"""What a line of `SumsTable.lines` tells, before its ending."""
+_TAB: Final = "chr(9)"
+_UNKNOWN: Final = r"'\N'"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The amounts that a file has: fields of a record, and columns of the engine."""
+
+    fields: Sequence[str]
+    columns: Sequence[str]
+
+    @property
+    def first_text(self) -> int:
+        """Where the texts of a kind begin in a row of `totals_query`."""
+        return 7 + len(self.columns)
+
+    def of(self, texts: Sequence[str | None]) -> dict[str, Any]:
+        """The amounts of a record as Decimal, None for those that the file does not have."""
+        told = (None if text is None else Decimal(text) for text in texts)
+        absent: dict[str, Any] = dict.fromkeys(AMOUNTS)
+        return absent | dict(zip(self.fields, told, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Sums that differ in their charge period alone.
+
+    `total` is what they come to, as one record: its period spans theirs, its `line_count` is of
+    all their lines.
+    """
+
+    key: int
+    sums: int
+    total: ChargeRecord
+
+    @classmethod
+    def of(
+        cls, row: Sequence[Any], names: Names, shared: Mapping[str, Any], rest: Mapping[str, Any]
+    ) -> Self:
+        """A kind of a row of `totals_query`, with the fields that its texts give."""
+        key, sums, count, first, last, starts, ends, *told = row
+        total = ChargeRecord(
+            line=first,
+            last_line=last,
+            line_count=count,
+            charge_period_start=EPOCH + timedelta(microseconds=starts),
+            charge_period_end=EPOCH + timedelta(microseconds=ends),
+            **shared,
+            **rest,
+            **names.of(told[: len(names.columns)]),
+        )
+        return cls(key, sums, total)
+
+    def one(
+        self,
+        first: int,
+        last: int,
+        count: int,
+        span: tuple[datetime, datetime],
+        amounts: Mapping[str, Any],
+    ) -> ChargeRecord:
+        """One of its sums."""
+        return replace(
+            self.total,
+            line=first,
+            last_line=last,
+            line_count=count,
+            charge_period_start=span[0],
+            charge_period_end=span[1],
+            billed_cost=amounts["billed_cost"],
+            effective_cost=amounts["effective_cost"],
+            list_cost=amounts["list_cost"],
+            contracted_cost=amounts["contracted_cost"],
+        )
+
+
+def totals_query(names: Names, texts: str) -> str:
+    """Each kind with what its sums come to, and then its texts."""
+    totals = "".join(
+        f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in names.columns
+    )
+    amounts = "".join(f", {_with_decimals(name)}" for name in names.columns)
+    return (
+        f"SELECT kind, rows, n, first, last, starts, ends{amounts}, {texts} FROM ("  # noqa: S608
+        "SELECT kind, count(*) AS rows, sum(n)::BIGINT AS n, min(first) AS first, "
+        f"max(last) AS last, min(starts) AS starts, max(ends) AS ends{totals} "
+        "FROM sums JOIN spans USING (span) GROUP BY kind) JOIN kinds USING (kind) ORDER BY kind"
+    )
+
+
+class SumsTable:
+    """The sums of some kinds. To be read before the document is read on: then they are gone."""
+
+    def __init__(
+        self,
+        connection: DuckDBPyConnection,
+        names: Names,
+        kinds: Sequence[Kind],
+        spans: Callable[[], Sequence[tuple[datetime, datetime]]],
+    ) -> None:
+        self.kinds = kinds
+        self._connection, self._names, self._spans = connection, names, spans
+        self._mine = f"kind BETWEEN {kinds[0].key} AND {kinds[-1].key}"
+
+    def lines(self, endings: Mapping[int, str]) -> Iterator[str]:
+        """The sums of the kinds that have an ending, some thousand lines of text at a time.
+
+        A line tells the texts of `LINE` with a tab between, `\\N` for an unknown amount, and then
+        the ending of its kind, which has its own tab in front and line feed at the end.
+        """
+        run = self._connection.execute
+        run("CREATE OR REPLACE TABLE endings AS SELECT unnest($1) AS kind, unnest($2) AS ending",
+            [list(endings), list(endings.values())])  # fmt: skip
+        amounts = [f"coalesce({_with_decimals(name)}, {_UNKNOWN})" for name in self._columns()]
+        told = f" || {_TAB} || ".join(("first", "last", "n", "told", *amounts))
+        first, last = run(
+            f"SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM sums WHERE {self._mine}"  # noqa: S608
+        ).fetchall()[0]
+        for start in range(first, last + 1, LINES_AT_ONCE):
+            end = min(start + LINES_AT_ONCE - 1, last)
+            query = (
+                f"SELECT string_agg({told} || ending, '') FROM (SELECT * FROM sums "  # noqa: S608
+                f"WHERE rowid BETWEEN {start} AND {end}) "
+                "JOIN spans USING (span) JOIN endings USING (kind)"
+            )
+            (text,) = run(query).fetchall()[0]
+            if text is not None:
+                yield text
+
+    def _columns(self) -> Iterator[str]:
+        """The columns of all four amounts; one that the file does not have is null."""
+        by_field = dict(zip(self._names.fields, self._names.columns, strict=True))
+        return (by_field.get(field, "") for field in AMOUNTS)
+
+    def records(self) -> Iterator[ChargeRecord]:
+        """The same sums as records."""
+        spans, by_key = self._spans(), {kind.key: kind for kind in self.kinds}
+        amounts = "".join(f", {_with_decimals(name)}" for name in self._names.columns)
+        found = self._connection.execute(
+            f"SELECT kind, span, n, first, last{amounts} FROM sums WHERE {self._mine}"  # noqa: S608
+        )
+        while batch := found.fetchmany(FETCHED_ROWS):
+            for kind, span, count, first, last, *told in batch:
+                yield by_key[kind].one(first, last, count, spans[span], self._names.of(told))
+
+
+def _with_decimals(name: str) -> str:
+    """A sum as text with the decimals of the most exact of its lines (method §3.7)."""
+    if not name:
+        return "NULL"
+    text = f"{name}::VARCHAR"
+    return f"rtrim(left({text}, length({text}) - {DECIMALS} + d_{name}::BIGINT), '.')"
