@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -87,13 +87,33 @@ def _words(told: Mapping[str, Any], currency: str) -> str:
 
 def _control(s: Mapping[str, Any]) -> dict[str, Any]:
     documents = s["control_totals"]["documents"]
+    sums = [
+        {"currency": currency, **found}
+        for currency, found in sorted(s["control_totals"].get("by_currency", {}).items())
+    ]
     return {
+        "documents": [{**one, "sums": _sums(one)} for one in documents],
+        "note": _footing(documents, sums),
+        "readings": sum(one["readings"] for one in documents),
         "files": len(documents),
         "bytes": sum(one["size_bytes"] for one in documents),
         "rows": sum(one["rows_read"] for one in documents),
         "rejected": sum(one["rows_rejected"] for one in documents),
-        "sums": [
-            {"currency": currency, **sums}
-            for currency, sums in sorted(s["control_totals"].get("by_currency", {}).items())
-        ],
+        "sums": sums,
     }
+
+
+def _sums(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What of a document's charges lies in the week; statements sealed earlier do not tell it."""
+    return [{"currency": c, **found} for c, found in sorted(document.get("sums", {}).items())]
+
+
+def _footing(documents: Sequence[Mapping[str, Any]], sums: Sequence[Mapping[str, Any]]) -> str:
+    """Why the printed sums of documents do not add up to the printed total, where they do not."""
+    for total in sums:
+        mine = [found for one in documents if (found := one.get("sums", {}).get(total["currency"]))]
+        for basis in ("billed", "effective"):
+            note = figures.footing([found[basis] for found in mine], total[basis], 2)
+            if mine and note:
+                return note
+    return ""

@@ -14,6 +14,16 @@ EXPLAINED = {
     "gpu_hours": ("gpu_hours",),
     "coverage": ("coverage", "prompt_tokens"),
 }
+COLUMNS = (
+    "prompt_tokens",
+    "generation_tokens",
+    "effective_cost",
+    "cost_per_million_tokens",
+    "tokens_per_dollar",
+    "gpu_hours",
+    "coverage",
+)
+"""The figures with caveats, as the table's columns follow each other."""
 WHOLE_WEEK = "Without common hours, the cost of all hours of the week is shown."
 BOUNDS = "Under a price: its bounds where tokens may have been lost unseen."
 
@@ -39,18 +49,25 @@ def footnotes(workloads: Sequence[dict[str, Any]]) -> Footnotes:
     if len(sources) == 1:
         found.add("/gpu_hours", f"GPU-hours: {min(sources)}.")
     for row in workloads:
-        for name in EXPLAINED:
-            key = f"{row['slug']}/{name}"
-            if row["figures"].get(name) is None and (reason := _reason(row, name)):
-                found.add(key, f"n/a: {reason}.")
-        if row["cost_of_week"]:
-            found.add(f"{row['slug']}/effective_cost", WHOLE_WEEK)
-        if row["interval"]:
-            found.add(f"{row['slug']}/cost_per_million_tokens", BOUNDS)
-        source = row["figures"].get("gpu_hours_source")
-        if source and len(sources) > 1:
-            found.add(f"{row['slug']}/gpu_hours", f"GPU-hours: {source}.")
+        for name in COLUMNS:
+            text = _text(row, name, with_source=len(sources) > 1)
+            if text:
+                found.add(f"{row['slug']}/{name}", text)
     return found
+
+
+def _text(row: dict[str, Any], name: str, *, with_source: bool) -> str | None:
+    """The caveat of one figure; None where it has none."""
+    value = row["figures"].get(name)
+    if name == "effective_cost":
+        return WHOLE_WEEK if row["cost_of_week"] else None
+    if value is None:
+        reason = _reason(row, name)
+        return f"n/a: {reason}." if reason else None
+    if name == "cost_per_million_tokens" and row["interval"]:
+        return BOUNDS
+    source = row["figures"].get("gpu_hours_source")
+    return f"GPU-hours: {source}." if name == "gpu_hours" and source and with_source else None
 
 
 def _reason(row: dict[str, Any], name: str) -> str | None:

@@ -197,7 +197,10 @@ class WorkloadFacts:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFacts:
-    """A document that stands behind the period's figures."""
+    """A document that stands behind the period's figures.
+
+    `sums` is what of its charges falls into the period, by currency as the document says it.
+    """
 
     sha256: str
     name: str
@@ -208,6 +211,7 @@ class DocumentFacts:
     readings: int
     rows_rejected: int
     received_at: datetime
+    sums: tuple[CurrencySum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

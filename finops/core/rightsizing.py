@@ -297,6 +297,6 @@ def money_sentence(
     worth = round_half_even(cost * freed_bytes / total_bytes, 2)
     paid = round_half_even(cost, 2)
     return text + (
-        f": of the {currency} {plain(paid)} paid in this window, the freed share is "
-        f"{currency} {plain(worth)}."
+        f": of the {paid:,f} {currency} paid in this window, the freed share is "
+        f"{worth:,f} {currency}."
     )

@@ -6,7 +6,7 @@ decimals are text in full length, instants RFC 3339. Nothing is rounded here but
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -22,7 +22,7 @@ from .comparing import (
     side_value,
 )
 from .exchanged import exchange_value
-from .facts import ChangeFacts, Facts, WorkloadFacts
+from .facts import ChangeFacts, CurrencySum, DocumentFacts, Facts, WorkloadFacts
 from .figures import (
     NO_WEEK_BEFORE,
     OTHER_CURRENCY,
@@ -267,24 +267,33 @@ def _memory(w: WorkloadFacts) -> list[Value]:
     ]
 
 
+def _document(document: DocumentFacts) -> Value:
+    return {
+        **asdict(document),
+        "received_at": rfc3339(document.received_at),
+        "sums": _by_currency(document.sums),
+    }
+
+
+def _by_currency(sums: Iterable[CurrencySum]) -> Value:
+    return {
+        m.currency: {
+            "charges": m.charges,
+            "billed": plain(m.billed),
+            "effective": plain(m.effective),
+        }
+        for m in sums
+    }
+
+
 def _control_totals(facts: Facts) -> Value:
     chosen = next((m for m in facts.money if m.currency == facts.currency), None)
     return {
-        "documents": [
-            {**asdict(document), "received_at": rfc3339(document.received_at)}
-            for document in facts.documents
-        ],
+        "documents": [_document(document) for document in facts.documents],
         "charges": sum(m.charges for m in facts.money),
         "billed": text_of(chosen.billed if chosen else None),
         "effective": text_of(chosen.effective if chosen else None),
-        "by_currency": {
-            m.currency: {
-                "charges": m.charges,
-                "billed": plain(m.billed),
-                "effective": plain(m.effective),
-            }
-            for m in facts.as_written
-        },
+        "by_currency": _by_currency(facts.as_written),
         "series": facts.series,
         "readings": facts.readings,
         "readings_expected": facts.readings + facts.readings_missing,

@@ -31,6 +31,7 @@ from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
 from finops.sources.shares import Share
+from finops.trail import fingerprints
 
 BY = "schedule"
 RETRY_SECONDS = 60
@@ -118,6 +119,13 @@ def sum_again() -> int:
     """Reads documents again whose kept sums a newer rule or catalogue reaches into; how many."""
     with use_ledger("default"):
         return summing_again.sum_again(by=BY, at=datetime.now(UTC))
+
+
+@shared_task(name="finops.ledger.tasks.fix_rows")
+def fix_rows() -> bool:
+    """Keeps fingerprints of the day's new rows in the trail (method §11); whether there were any."""
+    with use_ledger("default"):
+        return fingerprints.fix_rows(by=BY, at=datetime.now(UTC)) is not None
 
 
 def sum_again_soon() -> bool:

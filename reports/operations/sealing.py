@@ -6,7 +6,7 @@ Each act locks its week, so two people who press at once are served one after th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +16,7 @@ from django.db import connections
 from finops.core.canonical import canonical_bytes, digest
 from finops.core.period import rfc3339
 from finops.ledger.which import atomic, ledger_name
+from finops.trail.fingerprints import Busy, fix_rows
 from finops.trail.operations import record as trail
 from finops.trail.queries import head as trail_head
 from reports.evidence import restated, sealed
@@ -119,6 +120,8 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
     Raises NotAllowed with all that stands against it. An earlier sealed revision of the week
     becomes superseded.
     """
+    with suppress(Busy):  # then what the last night fixed stands
+        fix_rows(by=by, at=at)
     with week_locked("seals"), week_locked(report.week):
         _open(report)
         note_guards(at)  # before the head of the trail goes into the record

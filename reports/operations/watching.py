@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from finops.trail import operations as trail
+from finops.trail.guards import guards_off
 from finops.trail.models import Entry
-from reports.queries.guards import guards_off
 
 OFF = "guard found switched off"
 ON = "guard found switched on again"

@@ -112,7 +112,7 @@ def test_the_money_sentence_says_that_nothing_is_saved_by_itself():
     text = money_sentence(freed_bytes=24 * GIB, total_bytes=80 * GIB, engines_on_card=1, gpus=1,
                           cost=Decimal("1000"), currency="USD")  # fmt: skip
     assert "saves nothing by itself" in text and "24.0 GiB" in text and "30.0 %" in text
-    assert "USD 300.00" in text and "USD 1000.00" in text
+    assert "300.00 USD" in text and "1,000.00 USD" in text
     unknown = money_sentence(freed_bytes=1, total_bytes=2, engines_on_card=2, gpus=4, cost=None,
                              currency=None)  # fmt: skip
     assert "2 engines share them" in unknown and "4 cards" in unknown and "not known" in unknown

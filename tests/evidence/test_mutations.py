@@ -23,11 +23,11 @@ from finops.ledger.models import Document
 from finops.ledger.operations import documents
 from finops.ledger.which import use_ledger
 from finops.trail import operations as trail
+from finops.trail.guards import expected_guards, missing_guards
 from reports.evidence import signing, verify
 from reports.evidence.checking import check_file
 from reports.evidence.printed import print_report
 from reports.evidence.sealed import zip_bytes
-from reports.queries.guards import expected_guards, missing_guards
 from reports.queries.verifying import verify_seals
 from tests.evidence.conftest import Sealed
 from tests.reports.helpers import NOW

@@ -95,3 +95,46 @@ def test_changed_tokens_and_readings() -> None:
     with triggers_off():
         ReadingBlock.objects.filter(pk=ReadingBlock.objects.order_by("pk")[0].pk).update(readings=1)
     assert "readings were counted" in check()[1]
+
+
+OWNED = """{"rate_card": "rack", "currency": "EUR", "valid_from": "2026-09-10T00:00:00Z", "rates": [],
+"owned": [{"name": "rack-7", "gpu_model": "H100", "gpus": 8, "capex": "240000", "life_months": 48,
+"power_kw": "10.2", "pue": "1.35", "tariff_per_kwh": "0.21", "in_service": "2026-09-14"}]}"""
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "told"),
+    [
+        ("effective_cost", F("effective_cost") + 1, "effective_cost is"),
+        ("charge_end", F("charge_end") - timedelta(hours=1), "charge_end is"),
+        ("gpu_count", 4, "gpu_count is 4, its document says 8"),
+        ("consumed_quantity", 1, "consumed_quantity is 1,"),
+        ("rate_card", "rack v2", "rate_card is rack v2, its document says rack v1"),
+        ("line", 2, "no card has item 2, which is charged"),
+    ],
+)
+def test_own_hardware_is_computed_again_month_by_month(
+    tmp_path: Path, column: str, change: Any, told: str
+) -> None:
+    card = tmp_path / "card.json"
+    card.write_text(OWNED)
+    ingested(card)
+    assert check() == (True, "")
+    months = Charge.objects.order_by("charge_start")
+    assert months.count() >= 3, "a charge for each month up to now"
+    with triggers_off():
+        Charge.objects.filter(pk=months[1].pk).update(**{column: change})
+    fine, problems = check()
+    assert not fine and "own hardware of rack in 2026-10" in problems and told in problems
+
+
+def test_a_newer_card_leaves_what_older_ones_priced(tmp_path: Path) -> None:
+    for number, tariff in enumerate(("0.21", "0.30")):
+        card = tmp_path / f"card-{number}.json"
+        card.write_text(OWNED.replace("0.21", tariff).replace("09-10", f"1{number}-10"))
+        assert ingested(card)[0]["status"] == "posted"
+    assert Charge.objects.filter(rate_card="rack v2").exists()
+    assert check() == (True, "")
+    with triggers_off():
+        Charge.objects.filter(pk=Charge.objects.order_by("pk")[0].pk).delete()
+    assert "item 1 of a card is not charged" in check()[1]

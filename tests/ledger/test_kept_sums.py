@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from django.db.models import F
 
 from finops.ledger.models import Charge, Document, Snapshot
 from finops.ledger.operations import charges
@@ -16,6 +17,7 @@ from finops.sources.bulk_table import SumsTable
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file, hours
 from tests.paths import SAMPLES
+from tests.trail.test_chain import triggers_off
 
 INVOICES = SAMPLES / "invoices"
 KEYS = ("account", "sub_account", "service", "gpu_model", "category", "invoice", "day", "hour")
@@ -225,3 +227,29 @@ COUNTS = ("rows_read", "charges", "rows_summed", "sums", "rows_rejected")
 def told(ledger: str) -> Iterator[dict[str, Any]]:
     rows = Charge.objects.using(ledger).order_by("line").values()
     return ({k: v for k, v in row.items() if k not in ("id", "snapshot_id")} for row in rows)
+
+
+@pytest.mark.parametrize("column", ["billed_cost", "effective_cost", "list_cost", "line_count"])
+def test_an_amount_moved_from_one_sum_to_another_is_found(tmp_path: Path, column: str) -> None:
+    """The document's control totals stay as they were: each sum is added up again from its lines."""
+    ingested(month(tmp_path))
+    assert command("check-ledger")["problems"] == []
+    sums = Charge.objects.filter(last_line__isnull=False, **{f"{column}__gt": 1})
+    one, other = sums.order_by("pk")[:2]
+    kinds = [(row.charge_start, row.service, row.sub_account) for row in (one, other)]
+    assert kinds[0] != kinds[1]
+    with triggers_off():
+        Charge.objects.filter(pk=one.pk).update(**{column: F(column) + 1})
+        Charge.objects.filter(pk=other.pk).update(**{column: F(column) - 1})
+    problems = command("check-ledger")["problems"]
+    assert len(problems) == 2, problems
+    assert all("of a kept sum is" in one and "its lines come to" in one for one in problems)
+
+
+def test_a_sum_taken_out_names_its_lines(tmp_path: Path) -> None:
+    ingested(month(tmp_path))
+    gone = Charge.objects.filter(last_line__isnull=False).order_by("pk")[0]
+    with triggers_off():
+        Charge.objects.filter(pk=gone.pk).delete()
+    problems = " ".join(command("check-ledger")["problems"])
+    assert f"line {gone.line}: {gone.line_count} lines stand in no charge and no sum" in problems

@@ -90,7 +90,7 @@ def _differs(line: Charge, known: list[Card]) -> bool:
 
 def _own(at: datetime) -> Iterator[Offered]:
     """Months of own hardware that no current snapshot holds as the cards now have it."""
-    records = {row.document_id: (row, list(own_charges(card, at))) for row, card in _clipped()}
+    records = {row.document_id: (row, list(own_charges(card, at))) for row, card in clipped(at)}
     wanted: dict[Scope, set[str]] = {}
     for sha256, (_, charges) in records.items():
         for charge in charges:
@@ -113,12 +113,13 @@ def _held() -> dict[Scope, set[str]]:
     return held
 
 
-def _clipped() -> list[tuple[RateCard, Card]]:
-    """Every version that has own hardware, in force until a newer one of its name begins."""
+def clipped(at: datetime) -> list[tuple[RateCard, Card]]:
+    """Every version known at an instant that has own hardware, in force until a newer one of its
+    name begins."""
     begun: dict[str, datetime] = {}
     found = []
     known = {(card.name, card.version): card for card in cards()}
-    for row in RateCard.objects.select_related("document").order_by("-pk"):
+    for row in RateCard.objects.filter(at__lte=at).select_related("document").order_by("-pk"):
         card = known[row.name, row.version]
         ends = [one for one in (card.valid_to, begun.get(row.name)) if one is not None]
         if ends:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from finops.ledger.models import Charge, Document, Snapshot
-from finops.ledger.operations.charge_lines import scope_of
-from finops.ledger.operations.charge_rows import COLUMNS, row_of
+from finops.ledger.operations.charge_columns import (
+    KEPT,
+    SUMMED,
+    Row,
+    differing_columns,
+    in_order,
+    said_by,
+    shown,
+)
+from finops.ledger.operations.charge_lines import fault, scope_of
+from finops.ledger.operations.charge_rows import COLUMNS
+from finops.ledger.operations.kept_sum_check import KeptSums
+from finops.ledger.operations.own_hardware_check import own_hardware
 from finops.ledger.operations.parsing import parse_again
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.rate_cards import cards
@@ -18,22 +27,15 @@ from finops.ledger.operations.reaching import Scope
 from finops.sources.azure_cost import ACTUAL
 from finops.sources.rate_card import FORMATS as RATE_CARDS
 from finops.sources.records import ChargeRecord, Refused
-from finops.sources.summing import DIMENSIONS
 
 BATCH_LINES = 2000
-NAMES = {"charge_start": "charge_period_start", "charge_end": "charge_period_end"}
-"""Columns of the table that a record calls otherwise."""
-KEPT = frozenset(COLUMNS) - {"snapshot_id", "document_id", "line", "last_line", "line_count"}
-SUMMED = frozenset(name for name in KEPT if NAMES.get(name, name) in DIMENSIONS)
-"""What all lines of a kept sum have in common."""
-Row = dict[str, Any]
 
 
 def differing() -> Iterator[str]:
     """Charges that are not what their document says when its bytes are read again.
 
     Names document, line, column and both values. What rate cards say of own hardware is priced by
-    the month and not read off a line: such documents are left to their control totals.
+    the month and not read off a line: `own_hardware` computes it again.
     """
     price = _Pricing()
     held = Charge.objects.order_by().values("document_id").distinct()
@@ -43,6 +45,7 @@ def differing() -> Iterator[str]:
             yield from _document(document, price)
         except (Refused, OSError) as error:
             yield f"{document.name}: it cannot be read again: {error}"
+    yield from own_hardware()
 
 
 class _Pricing:
@@ -59,18 +62,34 @@ class _Pricing:
 def _document(document: Document, price: _Pricing) -> Iterator[str]:
     """A document's charges, line by line, also where it was taken in by sums: rules that say which
     lines are kept whole may have changed since."""
-    found, scopes = 0, _scopes(document)
+    found, scopes, sums = 0, _scopes(document), KeptSums(document)
+    snapshots = _by_scope(scopes, sums.snapshots)
     _, parsed = parse_again(document)
-    records = (one for one in parsed.records if isinstance(one, ChargeRecord))
+    records = (one for one in parsed.records if isinstance(one, ChargeRecord) and not fault(one))
     while batch := list(islice(records, BATCH_LINES)):
         rows = _rows(document, scopes, [record.line for record in batch])
         for record in batch:
-            for row in rows.get((record.line, scope_of(record)), ()):
+            scope = scope_of(record)
+            mine = rows.get((record.line, scope), ())
+            for row in mine:
                 found += 1
                 yield from _differences(document, row, record, price)
+            whole = {row["snapshot_id"] for row in mine if row["last_line"] is None}
+            for snapshot in snapshots.get(scope, frozenset()) - whole:
+                sums.add(record, snapshot)
     there = Charge.objects.filter(document=document).count()
     if there != found:
         yield f"{document.name}: {there - found} of its charges stand at no line that it has"
+    yield from sums.differences()
+
+
+def _by_scope(scopes: Mapping[int, Scope], wanted: frozenset[int]) -> dict[Scope, frozenset[int]]:
+    """The snapshots with kept sums, by what they are a delivery of."""
+    found: dict[Scope, frozenset[int]] = {}
+    for snapshot, scope in scopes.items():
+        if snapshot in wanted:
+            found[scope] = found.get(scope, frozenset()) | {snapshot}
+    return found
 
 
 def _scopes(document: Document) -> dict[int, Scope]:
@@ -99,14 +118,8 @@ def _differences(
         record = price(record, row["rate_card"])
     if record.view == ACTUAL and row["effective_cost"] is None:
         record = replace(record, effective_cost=None)  # the other view tells it (method §3.5)
-    said = dict(zip(COLUMNS, row_of(record, 0, ""), strict=True))
-    said["tags"] = json.loads(said["tags"])
-    for name in _in_order(SUMMED if is_sum else KEPT):
-        if row[name] != said[name]:
-            yield (
-                f"{document.name} line {record.line}: {name} is {_shown(row[name])}, its document "
-                f"says {_shown(said[name])}"
-            )
+    place = f"{document.name} line {record.line}"
+    yield from differing_columns(place, row, said_by(record), SUMMED if is_sum else KEPT)
     if is_sum:
         yield from _beyond(document, row)
 
@@ -114,14 +127,6 @@ def _differences(
 def _beyond(document: Document, row: Row) -> Iterator[str]:
     """What a kept sum tells beyond its dimensions and amounts: it has nothing else."""
     amounts = {"billed_cost", "effective_cost", "list_cost", "contracted_cost"}
-    for name in _in_order(KEPT - SUMMED - amounts):
+    for name in in_order(KEPT - SUMMED - amounts):
         if row[name] not in (None, {}):
-            yield f"{document.name} line {row['line']}: {name} is {_shown(row[name])} in a kept sum"
-
-
-def _in_order(names: Iterable[str]) -> list[str]:
-    return [name for name in COLUMNS if name in names]
-
-
-def _shown(value: object) -> str:
-    return "empty" if value is None else str(value)[:100]
+            yield f"{document.name} line {row['line']}: {name} is {shown(row[name])} in a kept sum"

@@ -90,7 +90,7 @@ def batches(
         charges: list[Scoped] = []
         rejections: list[Rejection] = []
         for record in batch:
-            rejection = _fault(record)
+            rejection = fault(record)
             if rejection is not None:
                 rejections.append(rejection)
             elif isinstance(record, ChargeRecord):
@@ -156,7 +156,7 @@ def _cut(records: Iterator[Any], take_table: TakeTable | None) -> Iterator[list[
         yield batch
 
 
-def _fault(record: object) -> Rejection | None:
+def fault(record: object) -> Rejection | None:
     """Why a record cannot be a charge; the table's own constraints say the same."""
     if isinstance(record, Rejection):
         return record

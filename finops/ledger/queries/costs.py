@@ -67,7 +67,8 @@ class Hours:
 class Costs:
     """All money of one period by place; `shared` holds the sums by key until they are split.
 
-    `currencies` is after conversion, `written` as the documents say it (method §3.9).
+    `currencies` is after conversion; `written` and `by_document` are as the documents say it
+    (method §3.9).
     """
 
     period: Period
@@ -81,13 +82,18 @@ class Costs:
     commitments: dict[tuple[str, str], CommitmentSum] = field(default_factory=dict)
     hours: dict[str, Hours] = field(default_factory=dict)
     issuers: dict[str, set[str]] = field(default_factory=dict)
-    documents: set[str] = field(default_factory=set)
+    by_document: dict[str, dict[str, Sum]] = field(default_factory=dict)
     documents_of: dict[str, set[str]] = field(default_factory=dict)
     nodes: Nodes | None = None
     on_nodes: dict[str, Sum] = field(default_factory=dict)
     off_nodes: dict[str, Sum] = field(default_factory=dict)
     charged_node_hours: set[tuple[NodeName, int]] = field(default_factory=set)
     conversions: Conversions = field(default_factory=Conversions)
+
+    @property
+    def documents(self) -> set[str]:
+        """The documents that any of the money comes from."""
+        return set(self.by_document)
 
     def own(self, slug: str, currency: str) -> Sum:
         """What rules gave to a workload itself."""
@@ -127,6 +133,13 @@ class Costs:
     def original_sums(self) -> tuple[CurrencySum, ...]:
         """All money by the currency of its documents."""
         return self._sums(self.written)
+
+    def document_sums(self, sha256: str) -> tuple[CurrencySum, ...]:
+        """What of a document's charges lies in the period, by the currency it is written in."""
+        return tuple(
+            CurrencySum(currency, s.billed, s.effective, s.charges, 0, 0)
+            for currency, s in sorted(self.by_document.get(sha256, {}).items())
+        )
 
     def _sums(self, sums: Mapping[str, Sum]) -> tuple[CurrencySum, ...]:
         return tuple(
@@ -191,12 +204,7 @@ def _add(found: Costs, part: ChargePart, place: Place) -> None:
             written = part.columns["currency"]
             unknown[written] = unknown.get(written, 0) + 1
     found.currencies.setdefault(currency, Sum()).add(billed, effective, 1)
-    if part.original is not None:
-        first, second = part.original.billed or ZERO, part.original.effective or ZERO
-        found.written.setdefault(part.original.currency, Sum()).add(first, second, 1)
-    else:
-        found.written.setdefault(currency, Sum()).add(billed, effective, 1)
-    found.documents.add(part.document)
+    _as_written(found, part)
     found.conversions.add(part)
     _commitment(found, part, billed, effective)
     idle = _idle_share(found, part, billed, effective)
@@ -218,6 +226,15 @@ def _add(found: Costs, part: ChargePart, place: Place) -> None:
         found.issuers.setdefault(place.target, set()).add(part.columns["issuer"])
         found.documents_of.setdefault(place.target, set()).add(part.document)
         _hours(found, part, place.target)
+
+
+def _as_written(found: Costs, part: ChargePart) -> None:
+    """Adds a part in the currency of its document, to the whole and to the document's own sum."""
+    one = part.original or part
+    amounts = one.billed or ZERO, one.effective or ZERO
+    found.written.setdefault(one.currency, Sum()).add(*amounts, 1)
+    mine = found.by_document.setdefault(part.document, {})
+    mine.setdefault(one.currency, Sum()).add(*amounts, 1)
 
 
 def _cut(amount: Decimal, share: Fraction) -> list[Decimal]:

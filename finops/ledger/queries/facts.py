@@ -314,6 +314,7 @@ def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
             one.readings,
             one.rows_rejected,
             one.received_at,
+            reading.whole.document_sums(one.sha256),
         )
         for one in Document.objects.filter(mine).order_by("received_at", "sha256")
     )

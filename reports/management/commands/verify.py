@@ -10,10 +10,11 @@ from django.utils import timezone
 
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
+from finops.trail.fingerprints import changed_rows
+from finops.trail.guards import guarded_tables, missing_guards
 from reports.evidence.checking import check_file
 from reports.models import Report, Seal
 from reports.operations.watching import note_guards
-from reports.queries.guards import missing_guards
 from reports.queries.verifying import verify_seals
 
 
@@ -29,7 +30,8 @@ class Command(Base):
         if options["file"]:
             return _verify_file(Path(options["file"]))
         note_guards(timezone.now())
-        problems = [*verify_seals(), *missing_guards()]
+        said = [table for table in guarded_tables() if table.startswith("reports_")]
+        problems = [*verify_seals(), *changed_rows(said), *missing_guards()]
         counts = {"reports": Report.objects.count(), "seals": Seal.objects.count()}
         return {"ok": not problems, "checked": counts, "problems": problems}, not problems
 

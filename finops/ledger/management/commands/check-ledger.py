@@ -9,6 +9,8 @@ from finops.ledger.cli import Command as Base
 from finops.ledger.operations import charge_check, readings
 from finops.ledger.operations.documents import digest_of, stored
 from finops.ledger.queries import check
+from finops.trail.fingerprints import changed_rows
+from finops.trail.guards import missing_guards
 from finops.trail.operations import verify
 from finops.trail.queries import head
 
@@ -18,7 +20,7 @@ MOST_PROBLEMS = 1000
 class Command(Base):
     """Exit 1 when anything is not as it was recorded."""
 
-    help = "Recompute digests, counts, control totals and token hours, and verify the trail."
+    help = "Recompute digests, counts, control totals, charges and token hours; verify the trail."
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         checks: dict[str, Iterable[str]] = {
@@ -29,6 +31,8 @@ class Command(Base):
             "snapshots": check.miscounted_snapshots(),
             "token hours": check.rederived(readings.recheck),
             "trail": verify(),
+            "fixed rows": changed_rows(),
+            "guards": missing_guards(),
         }
         problems: list[str] = []
         for name, found in checks.items():

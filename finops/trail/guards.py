@@ -1,0 +1,148 @@
+"""The guards that keep rows from being rewritten: which there must be, and which are not as made.
+
+A guard is a trigger and the function it calls. Both are compared with what the migrations made:
+the trigger's whole definition (one with `WHEN (false)` guards nothing), the function by the SHA-256
+of its source. The event triggers that tell of a guard switched off are guards as well, where the
+owner of the tables is a superuser (nobody else may have them).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import apps
+from django.db import connections, router
+
+from finops.trail.models import Entry
+
+GUARDED_APPS = ("ledger", "reports", "trail")
+SETTINGS = frozenset(
+    {"ledger_source", "ledger_workload", "ledger_sharedkey", "ledger_target", "ledger_series"}
+)
+"""Tables of what is only a setting, or is only ever looked up."""
+
+BEFORE_INSERT = {
+    ("reports_reportevent", "two_people"): "reports_two_people",
+    ("ledger_baselinedecision", "two_people"): "ledger_baseline_two_people",
+    ("reports_waiver", "second_person"): "reports_waiver_second_person",
+}
+"""Guards of two people, and the function of each."""
+
+FUNCTIONS = {
+    "ledger_append_only": "ea32fbe79171b0c0e735bf74b89b57b5ce03156d245465ed754f3e8a814d4c73",
+    "ledger_baseline_two_people": "9327c21707f336910481317ac6d2800d4a1e1b8a6b3826163f4c0e97bb6c1c49",
+    "reports_append_only": "ea32fbe79171b0c0e735bf74b89b57b5ce03156d245465ed754f3e8a814d4c73",
+    "reports_two_people": "b7e6f17518a2bb4594794127af4093e015e209b7feb378239a37de63b3dea287",
+    "reports_waiver_second_person": "334afdbd7fa5719587b5e9a3da34d4ba93c6e6dfb47a0571ff2060927cf308db",
+    "trail_append_only": "1e789eb97689acfd82fd602e25365e9296a30f3b39b2462fed12a0424de9ca5a",
+    "trail_guard_entry": "17280c3a76cea46c9b133ef396735fbfb763783f40527da66d6a33080a750efb",
+    "trail_watch_drop": "7d41a9320be448cce5c1bb0658f8b108855d03d7d38c95dcd4654c8eef070ac8",
+    "trail_watch_switch": "f2952757c8aeadfdacc04f1068b3e88db6b2d73dcf5e30868a7195614efb8cda",
+}
+"""SHA-256 of each function's source, as the migrations write it (blanks at its ends apart)."""
+
+EVENT_TRIGGERS = {
+    "trail_guards_dropped": ("sql_drop", "trail_watch_drop"),
+    "trail_guards_switched": ("ddl_command_end", "trail_watch_switch"),
+}
+
+_TRIGGERS = """
+SELECT relation.relname, one.tgname, one.tgenabled IN ('O', 'A'), pg_get_triggerdef(one.oid)
+FROM pg_trigger one JOIN pg_class relation ON relation.oid = one.tgrelid
+WHERE NOT one.tgisinternal AND relation.relnamespace = current_schema()::regnamespace
+"""
+_FUNCTIONS = """
+SELECT proname, prosrc FROM pg_proc
+WHERE pronamespace = current_schema()::regnamespace AND proname = ANY(%s)
+"""
+_EVENT_TRIGGERS = """
+SELECT evtname, evtevent, evtfoid::regproc::text FROM pg_event_trigger WHERE evtenabled = 'A'
+"""
+_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+
+
+def guarded_tables() -> list[str]:
+    """The tables whose rows nobody may change."""
+    tables = {
+        model._meta.db_table
+        for app in GUARDED_APPS
+        for model in apps.get_app_config(app).get_models()
+    }
+    return sorted(tables - SETTINGS)
+
+
+def expected_guards() -> set[tuple[str, str]]:
+    """Table and trigger of every guard."""
+    return {(table, "append_only") for table in guarded_tables()} | set(BEFORE_INSERT)
+
+
+def guards_off() -> list[tuple[str, str]]:
+    """Table and trigger of each guard that is gone, switched off, or not as it was made."""
+    found = {
+        (table, name): _plain(definition) for table, name, on, definition in _rows(_TRIGGERS) if on
+    }
+    return sorted(one for one in expected_guards() if found.get(one) != _definition(*one))
+
+
+def changed_functions() -> list[str]:
+    """Functions of guards that are gone or have another source than they were made with."""
+    found: dict[str, set[str]] = {}
+    for name, source in _rows(_FUNCTIONS, [sorted(FUNCTIONS)]):
+        found.setdefault(name, set()).add(digest_of(source))
+    return sorted(name for name, digest in FUNCTIONS.items() if found.get(name) != {digest})
+
+
+def missing_guards() -> list[str]:
+    """One sentence for each guard that is not there as it was made; none when all are."""
+    problems = [
+        f"the trigger {name} of {table} is switched off, gone or not as it was made: its rows "
+        "could be changed"
+        for table, name in guards_off()
+    ]
+    problems += [
+        f"the function {name} of the guards is gone or not as it was made: rows could be changed"
+        for name in changed_functions()
+    ]
+    problems += [
+        f"the event trigger {name} is gone or not as it was made: a guard could be switched off "
+        "without an entry of the trail"
+        for name in _silent_watchers()
+    ]
+    if _rows("SHOW session_replication_role")[0][0] == "replica":
+        problems.append("triggers do not fire: session_replication_role is replica")
+    return problems
+
+
+def digest_of(source: str) -> str:
+    """The SHA-256 of a function's source."""
+    return hashlib.sha256(source.strip().encode()).hexdigest()
+
+
+def _silent_watchers() -> list[str]:
+    if not _rows(_SUPERUSER)[0][0]:
+        return []
+    found = {name: (event, function) for name, event, function in _rows(_EVENT_TRIGGERS)}
+    return sorted(name for name, made in EVENT_TRIGGERS.items() if found.get(name) != made)
+
+
+def _definition(table: str, name: str) -> str:
+    """A guard as PostgreSQL tells it."""
+    if function := BEFORE_INSERT.get((table, name)):
+        return f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {function}()"
+    app = table.partition("_")[0]
+    return (
+        f"CREATE TRIGGER {name} BEFORE DELETE OR UPDATE OR TRUNCATE ON {table} "
+        f"FOR EACH STATEMENT EXECUTE FUNCTION {app}_append_only()"
+    )
+
+
+def _plain(definition: str) -> str:
+    return definition.replace("public.", "")
+
+
+def _rows(statement: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+    with connections[router.db_for_read(Entry)].cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
