@@ -13,6 +13,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 DATA = environment.data_folder(BASE_DIR / "data")
 
 ORGANISATION = environment.text("HEADROOM_ORGANISATION", "Your organisation")
+SAMPLE_ORGANISATION = "Fernhill Analytics"  # invented, as all of its figures are
 REPORT_CURRENCY = environment.currency("HEADROOM_REPORT_CURRENCY")
 ORGANISATION_ZONE = environment.organisation_zone(environment.text("HEADROOM_TIME_ZONE", "UTC"))
 HOST = environment.text("HEADROOM_HOST", "127.0.0.1")

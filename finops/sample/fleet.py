@@ -12,7 +12,6 @@ from typing import Literal
 
 from finops.sample.calendar import MINUTE_MS, Calendar
 
-ORGANISATION = "Fernhill Analytics (sample)"
 PREPARER = "Ada Okafor"
 APPROVER = "Benedikt Sommer"
 ENGINEER = "Ines Carvalho"

@@ -454,14 +454,14 @@ class Exchange:
         row["money"] = row["currency"]
         if not self.target:
             return
-        parts, after = self._parts(row, span), []
+        parts, after = self.parts(row, span), []
         add(self.originals, row["currency"], parts, 1)
         if row["currency"] == self.target:
             return
         rate = self.rate(row["currency"], row["start"])
         if rate:
             row |= {name: self.convert(row[name], rate) for name in ("billed", "effective")}
-            row["money"], after = self.target, self._parts(row, span)
+            row["money"], after = self.target, self.parts(row, span)
         tallies, day = self.used if rate else self.missing, written(row["start"])[:10]
         one = tallies.setdefault((row["currency"], *(rate or ())), {
             "charges": 0, "first_day": day, "last_day": day})
@@ -471,7 +471,7 @@ class Exchange:
         for name, amount in zip(names, [*parts, *after]):
             one[name] = one.get(name, Decimal(0)) + amount
 
-    def _parts(self, row, span):
+    def parts(self, row, span):
         return [part(Decimal(row[name] or 0), row["start"], row["end"], *span)
                 for name in ("billed", "effective")]
 
@@ -607,7 +607,10 @@ class Week:
         self.charges = pack.table("charges", start=instant, end=instant)
         chosen = (statement.get("parameters") or {}).get("report_currency", "")
         self.exchange = Exchange(pack, chosen)
+        self.by_document = {}
         for row in self.charges:
+            amounts = self.exchange.parts(row, self.span)
+            add(self.by_document.setdefault(row["document"], {}), row["currency"], amounts, 1)
             self.exchange.charge(row, self.span)
         self.rules, self.tokens = Rules(pack.table("rules"), "charge"), TokenLedger(pack)
         self.workloads = {row["slug"]: row for row in pack.table("workloads")}
@@ -1569,6 +1572,13 @@ def control_totals(week):
     used |= {row["document"] for row in week.pack.table("readings")}
     used |= {sha for one, day, *_ in week.exchange.used for sha in week.exchange.documents(one, day)}
     named = {row["sha256"] for row in week.said["control_totals"]["documents"]}
+    for row in week.said["control_totals"]["documents"]:
+        if "sums" in row:  # not in statements of earlier versions
+            mine = {currency: {"billed": billed, "effective": effective, "charges": charges}
+                    for currency, (billed, effective, charges)
+                    in week.by_document.get(row["sha256"], {}).items()}
+            week.check(f"document {row['sha256'][:12]} currencies", sorted(row["sums"]), sorted(mine))
+            week.check.all_of(f"document {row['sha256'][:12]}", row["sums"], mine)
     week.check("documents behind rows that the report does not name", 0, len(used - named))
     week.check("charges whose place does not follow from the rules", 0, week.whole.wrong_places)
     return {"control_totals": {

@@ -147,3 +147,24 @@ def test_pages_show_the_rates_and_both_amounts(three: Sealed, auditor: Client) -
     # Seven machine hours of 2 and 99.99 more in Canadian dollars; seven shared euros, not added.
     assert "113.99 CAD + 7 EUR effective" in rows
     assert "2.00 CAD 1.454545454545 USD rate of 2026-11-16" in rows
+
+
+def test_each_document_stands_with_its_sums_as_it_writes_them(three: Sealed) -> None:
+    totals = three.stand.statement["control_totals"]
+    added: dict[str, list[Decimal]] = {}
+    for one in totals["documents"]:
+        for currency, sums in one["sums"].items():
+            mine = added.setdefault(currency, [Decimal(0)] * 3)
+            for place, name in enumerate(("charges", "billed", "effective")):
+                mine[place] += Decimal(sums[name])
+    assert len(added) == 3
+    assert added == {
+        currency: [Decimal(sums[name]) for name in ("charges", "billed", "effective")]
+        for currency, sums in totals["by_currency"].items()
+    }
+    files = files_of(three.pack())
+    document = next(one for one in totals["documents"] if one["sums"])
+    (currency, sums) = next(iter(document["sums"].items()))
+    sums["billed"] = str(Decimal(sums["billed"]) + 1)
+    wrong = verify.recompute(verify.Pack(files), three.stand.statement).wrong
+    assert [line[0] for line in wrong] == [f"document {document['sha256'][:12]} {currency} billed"]

@@ -164,3 +164,18 @@ def test_a_second_demo_changes_nothing(sample: demo.Sample) -> None:
     assert (again.is_new, again.digest, again.weeks) == (False, sample.digest, sample.weeks)
     answer = command("demo")
     assert (answer["ok"], answer["new"], answer["digest"]) == (True, False, sample.digest)
+
+
+def test_the_documents_add_up_to_the_control_totals(
+    made: Made, printed: dict[str, Any], span: tuple[int, int]
+) -> None:
+    totals = printed["control_totals"]
+    assert printed["organisation"] == "Fernhill Analytics"
+    sums = [one["sums"]["USD"] for one in totals["documents"] if one["sums"]]
+    for basis in ("billed", "effective"):
+        assert sum(Decimal(one[basis]) for one in sums) == Decimal(
+            totals["by_currency"]["USD"][basis]
+        )
+    assert sum(one["charges"] for one in sums) == totals["by_currency"]["USD"]["charges"]
+    (cloud,) = sums  # the legacy host's invoices end with the stack
+    assert Decimal(cloud["billed"]) == sum(billed for billed, _ in made.truth.money(*span).values())

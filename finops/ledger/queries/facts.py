@@ -71,13 +71,14 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
             ),
         )
     )
+    is_sample = ledger_name() == "sample"
     readings = [r for known in reading.ledger.known for r in known.rows]
     return Facts(
         week=week,
         period=period,
         zone=str(settings.ORGANISATION_ZONE),
-        organisation=settings.ORGANISATION,
-        sample=ledger_name() == "sample",
+        organisation=settings.SAMPLE_ORGANISATION if is_sample else settings.ORGANISATION,
+        sample=is_sample,
         software_version=finops.__version__,
         currency=reading.currency,
         reaches=_reaches(reading, workloads),
