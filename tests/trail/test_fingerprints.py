@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from finops.ledger.models import Document, RejectedRow, Workload
@@ -13,6 +14,7 @@ from finops.trail.fingerprints import changed_rows, fix_rows, fixed_tables
 from finops.trail.guards import FUNCTIONS, digest_of, missing_guards
 from finops.trail.models import Entry
 from finops.trail.operations import verify
+from tests.ledger.doors import command
 from tests.trail.test_chain import triggers_off
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -143,3 +145,16 @@ def test_the_database_tells_of_functions_written_anew_and_of_guards_lost_with_th
         ("guard removed", "reports_reportevent.two_people"),
     ]
     assert verify() == []
+
+
+def test_by_hand_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rejected(document("a"), 3)
+    assert command("trail", "--fix-rows", "--by", "Ada")["entries"] == 1
+    (entry,) = command("trail")["newest"]
+    assert entry["actor"] == "Ada" and "ledger_document" in entry["detail"]["tables"]
+    assert command("trail", "--fix-rows", "--by", "Ada")["entries"] == 1, "nothing is new"
+    call_command("trail")
+    shown = capsys.readouterr().out
+    assert "rows: 4" in shown and "ranges" not in shown, "people are told how many"
+    with pytest.raises(CommandError, match="needs --by"):
+        call_command("trail", "--fix-rows")

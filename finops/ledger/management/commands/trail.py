@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -54,3 +55,19 @@ class Command(Base):
             problems = verify()
             return result | {"problems": problems, "ok": not problems}, not problems
         return result | {"newest": queries.entries(limit=options["limit"])}, True
+
+    def render(self, result: dict[str, Any]) -> str:
+        """The newest entries for people: of fixed rows how many, not every digest."""
+        newest = [replace(one, detail=_brief(one.detail)) for one in result.get("newest", ())]
+        return super().render(result | ({"newest": newest} if newest else {}))
+
+
+def _brief(detail: dict[str, Any]) -> dict[str, Any]:
+    tables = detail.get("tables")
+    if not isinstance(tables, dict):
+        return detail
+    rows = 0
+    for told in tables.values():
+        rows += sum(one[2] for one in told.get("ranges", ()))
+        rows += sum(len(one) - 1 for one in told.get("groups", ()))
+    return {"tables": len(tables), "rows": rows}
