@@ -43,6 +43,44 @@ def test_two_jobs_on_one_target_are_told_and_a_rule_decides(tmp_path: Path) -> N
     assert row.tokens.prompt == booked(600)
 
 
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [
+        ("tgi_request_input_length_sum", {}),
+        ("dynamo_frontend_input_sequence_tokens_sum", {"model": "m"}),
+        ("litellm_input_tokens_metric_total", {"model": "m", "team": "search"}),
+        ("gen_ai_client_token_usage_sum", {"gen_ai_token_type": "input"}),
+    ],
+)
+def test_two_jobs_on_what_counts_delivered_tokens_alone_are_told(
+    tmp_path: Path, metric: str, labels: dict[str, str]
+) -> None:
+    """Engines and gateways without a counter of processed prompts are doubled just as silently."""
+    at = {"instance": "10.0.0.9:80"} | labels
+    take_in(tmp_path, [counter(metric, 600, job=job, **at) for job in ("serving", "pods")])
+
+    (told,) = notices("duplicate-series")
+    assert told.text.count(f"{booked(600):,}") == 2
+    assert "job pods" in told.text
+
+
+def test_keys_of_a_gateway_are_no_replicas_but_two_readers_of_an_engine_are(
+    tmp_path: Path,
+) -> None:
+    gateway = {"job": "litellm", "instance": "10.0.0.8:4000", "model": "m"}
+    engine = {"job": "tgi", "instance": "10.0.0.9:80"}
+    take_in(
+        tmp_path,
+        [
+            *(counter("litellm_input_tokens_metric_total", 7, team=t, **gateway) for t in "ab"),
+            *(counter("tgi_request_input_length_sum", 600, scraper=s, **engine) for s in "ab"),
+        ],
+    )
+    (told,) = notices("replicas-suspected")
+    assert "--replica-label scraper" in told.text
+    assert told.text.count(f"{booked(600):,}") == 2
+
+
 def test_a_replica_label_that_nobody_declared_is_suspected(tmp_path: Path) -> None:
     take_in(tmp_path, [*vllm(600, 60, scraper="a"), *vllm(600, 60, scraper="b")])
 

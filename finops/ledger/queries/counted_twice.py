@@ -20,6 +20,7 @@ from finops.sources.engines import role_of
 
 from .as_of import known_by
 from .counts import preemptions
+from .source_hours import DELIVERED_ALONE
 from .tokens import Known, TokenLedger
 
 TELLING_APART = frozenset({"is_streaming", "model_name", "WorkerId", "ReplicaId", "cache_source"})
@@ -44,6 +45,17 @@ def counted_twice(
     yield from _cached_caveats(found, preemptions(period, as_of))
 
 
+def _prompt_counters(found: Iterable[Known]) -> list[Known]:
+    """The counter that tells an engine's or a gateway's prompts: of delivered ones where it has no
+    other."""
+    return [
+        one
+        for one in found
+        if one.series.role == "prompt"
+        or (one.series.role == "delivered_prompt" and one.series.metric in DELIVERED_ALONE)
+    ]
+
+
 def _booked(found: Iterable[Known], *roles: str) -> int:
     return sum(row.tokens for one in found if one.series.role in roles for row in one.rows)
 
@@ -58,14 +70,14 @@ def _grouped(found: Iterable[Known], key: Callable[[Known], K]) -> dict[K, list[
 def _duplicate_targets(found: Sequence[Known]) -> Iterator[Notice]:
     """One target seen under two jobs or sources: two scrape jobs, or an HA pair of stores that are
     two sources (method §2.7)."""
-    prompts = [one for one in found if one.series.role == "prompt"]
+    prompts = _prompt_counters(found)
     engines = _grouped(prompts, lambda one: (one.series.target.instance, one.series.engine,
                                              one.labels.get("model_name", "")))  # fmt: skip
     for (instance, engine, model), known in sorted(engines.items()):
         jobs = _grouped(known, lambda one: (one.series.target.job, one.source))
         if len(jobs) > 1:
             told = ", ".join(
-                f"job {job} of {source}: {_booked(ones, 'prompt'):,}"
+                f"job {job} of {source}: {_booked(ones, 'prompt', 'delivered_prompt'):,}"
                 for (job, source), ones in sorted(jobs.items())
             )
             yield Notice(
@@ -78,8 +90,9 @@ def _duplicate_targets(found: Sequence[Known]) -> Iterator[Notice]:
 
 
 def _unknown_replicas(found: Sequence[Known]) -> Iterator[Notice]:
-    """Series of one engine that differ by a label nobody declared as a replica label."""
-    prompts = [one for one in found if one.series.role == "prompt"]
+    """Series of one engine that differ by a label nobody declared as a replica label. Gateways have
+    a series for each key, team or user, which are no replicas."""
+    prompts = [one for one in _prompt_counters(found) if not one.is_gateway]
     engines = _grouped(prompts, lambda one: (one.engine, one.labels.get("model_name", "")))
     for known in engines.values():
         names = sorted({name for one in known for name in one.series.labels})
@@ -91,7 +104,10 @@ def _unknown_replicas(found: Sequence[Known]) -> Iterator[Notice]:
         if len(known) < 2 or not differing or not _at_once(known):
             continue
         target = known[0].series.target
-        told = ", ".join(f"{_by(one, differing)}: {_booked([one], 'prompt'):,}" for one in known)
+        told = ", ".join(
+            f"{_by(one, differing)}: {_booked([one], 'prompt', 'delivered_prompt'):,}"
+            for one in known
+        )
         yield Notice(
             "replicas-suspected",
             f"{target.instance} {differing[0]} ({known[0].source})",

@@ -18,13 +18,12 @@ from .as_of import known_by
 WHOLE, PART, UNREAD = "whole", "part", "unread"
 DAYS = 7
 _PROMPTS = {role.engine for role in ROLES.values() if role.name == "prompt"}
-COUNTED = Q(series__role="prompt") | Q(
-    series__metric__in=[
-        metric
-        for metric, role in ROLES.items()
-        if role.name == "delivered_prompt" and role.engine not in _PROMPTS
-    ]
+DELIVERED_ALONE = frozenset(
+    metric
+    for metric, role in ROLES.items()
+    if role.name == "delivered_prompt" and role.engine not in _PROMPTS
 )
+COUNTED = Q(series__role="prompt") | Q(series__metric__in=sorted(DELIVERED_ALONE))
 """Restarts and gaps are told of an engine's prompt counter, and of the prompt counter that a gateway
 or an engine without one has; no engine's twice."""
 
