@@ -11,6 +11,7 @@ from finops.ledger.operations.adopting import adopt
 from finops.ledger.operations.workloads import NotAccepted
 from finops.ledger.queries.allocation import assign_series
 from finops.ledger.queries.discovery import proposed_workloads
+from finops.ledger.queries.facts import facts
 from finops.ledger.queries.tokens import TokenLedger
 from tests.ledger.doors import command
 from tests.ledger.fleet import PERIOD, booked, counter, take_in
@@ -55,6 +56,47 @@ def test_delivered_tokens_of_an_engine_are_not_added_to_its_prompt(tmp_path: Pat
     first, second = proposed_workloads(AT)
     assert (first["tokens"], first["series"]) == (booked(600), 1)
     assert (second["stack"], second["tokens"]) == ("tgi", booked(7))
+
+
+def test_answers_of_a_gateway_are_not_added_to_its_prompts(tmp_path: Path) -> None:
+    """One metric for both, told apart by a label."""
+    at = {"job": "gateway", "instance": "g:80", "gen_ai_request_model": "m"}
+    take_in(
+        tmp_path,
+        [
+            counter("gen_ai_client_token_usage_sum", 600, gen_ai_token_type="input", **at),
+            counter("gen_ai_client_token_usage_sum", 50, gen_ai_token_type="output", **at),
+        ],
+    )
+    (proposal,) = proposed_workloads(AT)
+    assert (proposal["tokens"], proposal["series"]) == (booked(600), 1)
+
+
+def test_what_counts_delivered_tokens_alone_is_in_the_register_until_a_rule_reaches_it(
+    tmp_path: Path,
+) -> None:
+    gateway = {"job": "gateway", "instance": "g:80", "gen_ai_request_model": "m"}
+    take_in(
+        tmp_path,
+        [
+            counter("tgi_request_input_length_sum", 600, job="tgi", instance="t:80"),
+            counter("tgi_request_generated_tokens_sum", 60, job="tgi", instance="t:80"),
+            counter("gen_ai_client_token_usage_sum", 7, gen_ai_token_type="input", **gateway),
+            counter("gen_ai_client_token_usage_sum", 3, gen_ai_token_type="output", **gateway),
+        ],
+    )
+
+    def told() -> list[str]:
+        notices = facts(PERIOD, week="2026-W47").notices
+        return [one.text or "" for one in notices if one.kind == "series-without-workload"]
+
+    of_gateway, of_tgi = told()
+    assert f"{booked(600):,} prompt and {booked(60):,} generation tokens, delivered," in of_tgi
+    assert f"{booked(7):,} prompt and {booked(3):,} generation tokens, delivered," in of_gateway
+    assert "gateway g:80 m (" in of_gateway
+    for proposal in proposed_workloads(AT):
+        adopt(proposal["matchers"], by="Ada", at=AT)
+    assert told() == []
 
 
 def test_a_proposal_is_made_with_one_press(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from finops.ledger.models import Fetch, UsageHour
 
 from .as_of import known_by
 from .counted_twice import counted_twice
+from .discovery import MODEL_LABELS
 from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
 from .reaches import Span, after_hour
-from .source_hours import missing_hours
+from .source_hours import DELIVERED_ALONE, missing_hours
 from .tokens import TokenLedger
 
 
@@ -43,19 +44,14 @@ def notices(
 
 def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[Notice]:
     """Targets whose tokens no rule gives to a workload, with how many tokens that is."""
-    sums: dict[str, list[int]] = {}
-    for role in ("prompt", "generation"):
-        for known, row, place in ledger.places(role, assign):
-            if place.kind == UNASSIGNED:
-                counts = sums.setdefault(_target(known.labels, known.source), [0, 0])
-                counts[0 if role == "prompt" else 1] += row.tokens
-    for target, (prompt, generation) in sorted(sums.items()):
-        yield Notice(
-            "series-without-workload",
-            target,
-            f"No rule gives {target} to a workload: {prompt:,} prompt and {generation:,} generation "
-            "tokens stand in no unit cost.",
-        )
+    for delivered in ("", "delivered_"):
+        for target, (prompt, generation) in _unassigned(ledger, assign, delivered):
+            yield Notice(
+                "series-without-workload",
+                target,
+                f"No rule gives {target} to a workload: {prompt:,} prompt and {generation:,} "
+                f"generation tokens{', delivered,' if delivered else ''} stand in no unit cost.",
+            )
     for usage in ledger.usage:
         labels = usage.labels | {"source": usage.source.name}
         if assign(labels, usage.hour).kind == UNASSIGNED:
@@ -67,8 +63,27 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
             )
 
 
+def _unassigned(
+    ledger: TokenLedger, assign: Assigner, delivered: str
+) -> list[tuple[str, list[int]]]:
+    """Prompt and generation tokens of each target that no rule reaches, by its name: the processed
+    ones, or the delivered ones of what counts no others."""
+    sums: dict[str, list[int]] = {}
+    for number, role in enumerate(("prompt", "generation")):
+        for known in ledger.known:
+            is_told = not delivered or known.series.metric in DELIVERED_ALONE
+            if known.series.role != delivered + role or not is_told:
+                continue
+            place_of = assign.by_hour(known.labels)
+            for row in known.rows:
+                if place_of(row.hour_ms).kind == UNASSIGNED:
+                    counts = sums.setdefault(_target(known.labels, known.source), [0, 0])
+                    counts[number] += row.tokens
+    return sorted(sums.items())
+
+
 def _target(labels: dict[str, str], source: str) -> str:
-    model = labels.get("model_name", "")
+    model = next((labels[name] for name in MODEL_LABELS if labels.get(name)), "")
     return f"{labels.get('job', '')} {labels.get('instance', '')} {model} ({source})".strip()
 
 

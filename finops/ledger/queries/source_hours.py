@@ -21,9 +21,13 @@ _PROMPTS = {role.engine for role in ROLES.values() if role.name == "prompt"}
 DELIVERED_ALONE = frozenset(
     metric
     for metric, role in ROLES.items()
-    if role.name == "delivered_prompt" and role.engine not in _PROMPTS
+    if role.name in {"delivered_prompt", "delivered_generation"} and role.engine not in _PROMPTS
 )
-COUNTED = Q(series__role="prompt") | Q(series__metric__in=sorted(DELIVERED_ALONE))
+"""Counters of engines and gateways that count delivered tokens and no others; one name may serve
+prompts and answers, told apart by a label."""
+COUNTED = Q(series__role="prompt") | Q(
+    series__role="delivered_prompt", series__metric__in=sorted(DELIVERED_ALONE)
+)
 """Restarts and gaps are told of an engine's prompt counter, and of the prompt counter that a gateway
 or an engine without one has; no engine's twice."""
 
