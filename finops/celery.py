@@ -1,8 +1,9 @@
 """The Celery application: how background work is sent, queued and limited.
 
 Queues: `default` (short work), `collect` (reads Prometheus), `pdf` (heavy: a process of its own with
-limits on time and memory). A task is acknowledged when it is done, so a worker killed in the middle
-loses nothing: every task is therefore written to be safe when it runs twice.
+limits on time and memory), `parts` (long part files of a delivery, whose caller waits for them). A
+task is acknowledged when it is done, so a worker killed in the middle loses nothing: every task is
+therefore written to be safe when it runs twice.
 """
 
 import os
@@ -12,6 +13,7 @@ from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
 
+QUEUES = ("default", "collect", "pdf", "parts")
 DAY_SECONDS = 24 * 3600
 VISIBILITY_SECONDS = 2 * 3600  # longer than the longest task; then an unacknowledged one is resent
 
@@ -46,10 +48,11 @@ def make_app() -> Celery:
         worker_hijack_root_logger=False,
         worker_max_tasks_per_child=500,
         task_default_queue="default",
-        # Each with a key of its own: with none, all three would get every message.
-        task_queues=[Queue(name, routing_key=name) for name in ("default", "collect", "pdf")],
+        # Each with a key of its own: with none, all would get every message.
+        task_queues=[Queue(name, routing_key=name) for name in QUEUES],
         task_routes={
             "finops.ledger.tasks.collect*": {"queue": "collect"},
+            "finops.ledger.tasks.read_part": {"queue": "parts"},
             "reports.tasks.*pdf*": {"queue": "pdf"},
         },
         timezone=settings.ORGANISATION_ZONE.key,

@@ -180,7 +180,8 @@ def workers() -> Finding:
 
     answers = app.control.inspect(timeout=3).active_queues() or {}
     served = {queue["name"] for queues in answers.values() for queue in queues}
-    missing = {"default", "collect", "pdf"} - served
+    needed = {"default", "collect", "pdf"} | ({"parts"} if settings.BULK_PROCESSES > 1 else set())
+    missing = needed - served
     found = f"{len(answers)} answer, for the queues {', '.join(sorted(served)) or 'none'}"
     advice = f"Start workers for {', '.join(sorted(missing))}; see docs/operations.md."
     return Finding("workers", not missing, found, advice if missing else None)

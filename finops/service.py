@@ -91,11 +91,18 @@ def children(listener: socket.socket, logs: Path) -> list[Child]:
         "--max-tasks-per-child", "20",
     ]  # fmt: skip
     main = ["--queues", "default,collect", "--concurrency", "2", "--hostname", "main@headroom"]
+    parts = ["--queues", "parts", "--concurrency", str(settings.BULK_PROCESSES),
+             "--hostname", "parts@headroom", "--max-tasks-per-child", "1"]  # fmt: skip
     beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile="]
+    workers = {"worker": main, "pdf-worker": pdf}
+    if settings.BULK_PROCESSES > 1:
+        workers["parts-worker"] = parts
     return [
         Child("web", web, logs / "web.log", here, pass_fds=(listener.fileno(),)),
-        Child("worker", [*worker, *main], logs / "worker.log", here),
-        Child("pdf-worker", [*worker, *pdf], logs / "pdf-worker.log", here),
+        *(
+            Child(name, [*worker, *words], logs / f"{name}.log", here)
+            for name, words in workers.items()
+        ),
         Child("beat", beat, logs / "beat.log", here),
     ]
 

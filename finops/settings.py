@@ -171,7 +171,7 @@ METRICS_TOKEN = environment.text("HEADROOM_METRICS_TOKEN")
 # its lines one by one (0: any document); and how many threads read it.
 SUM_LINES_ABOVE = environment.whole_number("HEADROOM_SUM_LINES_ABOVE", 100_000, least=0)
 BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, most=64)
-# How many long files of one delivery are read at once, each by a process of its own.
+# How many long files of one delivery are read at once, each by a worker of the queue `parts`.
 BULK_PROCESSES = environment.whole_number("HEADROOM_BULK_PROCESSES", 1, least=1, most=64)
 
 # In how many parts a large source's hours are shared out among the workers that collect.

@@ -2,7 +2,7 @@
 
 Every task may run twice at once and be killed at any instant: the operations post one window or one
 document in one transaction, under a lock, and leave alone what is there already. Tasks write to the
-organisation's own ledger, never to the sample's.
+organisation's own ledger, never to the sample's (`read_part` reads for either).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from finops.core.period import Period, parse_instant, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Source
-from finops.ledger.operations import folder, summing_again
+from finops.ledger.operations import folder, part_reading, spool, summing_again
 from finops.ledger.operations.collect import (
     collect_window,
     parts_of,
@@ -112,6 +112,13 @@ def look_into_invoice_folder() -> dict[str, int]:
     """Takes in the new files of the invoice folder; how many of each status."""
     with use_ledger("default"):
         return folder.take_in(Path(settings.INVOICE_FOLDER), by=BY, at=datetime.now(UTC))
+
+
+@shared_task(name="finops.ledger.tasks.read_part", acks_late=True, ignore_result=True)
+def read_part(*, delivery: str, part: str) -> bool:
+    """Reads one long part of a delivery for whoever posts it; whether there was anything to do."""
+    place = spool.folder_of(delivery)
+    return place is not None and part_reading.read_left(place, part)
 
 
 @shared_task(name="finops.ledger.tasks.sum_again", acks_late=True)

@@ -85,7 +85,7 @@ def test_the_schedule_is_seeded_once_and_keeps_an_administrators_changes() -> No
 
 def test_each_queue_gets_its_own_messages_only() -> None:
     keys = {queue.name: queue.routing_key for queue in app.conf.task_queues}
-    assert keys == {"default": "default", "collect": "collect", "pdf": "pdf"}
+    assert keys == {name: name for name in ("default", "collect", "pdf", "parts")}
 
 
 def test_a_killed_workers_task_is_sent_again() -> None:

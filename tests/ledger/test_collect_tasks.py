@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from finops.sources.engines import metrics_to_collect
 from tests.house.product import environment
 from tests.ledger.focus_files import focus_text
 from tests.ledger.stores import Reply, Store, recorded, replay
+from tests.ledger.workers import Worker, started
 from tests.paths import REPOSITORY
 from tests.settings import TEMPORARY
 
@@ -71,27 +71,6 @@ class Product:
         ]
 
 
-@dataclass
-class Worker:
-    """A worker process with two children."""
-
-    process: subprocess.Popen[bytes]
-
-    def children(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
-
-    def kill_children(self) -> None:
-        for pid in self.children():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def kill(self) -> None:
-        """kill -9 of the worker and of all its children."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
-
-
 @pytest.fixture(scope="module")
 def product() -> Product:
     """The product on the test servers, in the database that Django's own tests leave alone."""
@@ -119,26 +98,10 @@ def worker(product: Product) -> Iterator[Worker]:
 @contextmanager
 def running(product: Product) -> Iterator[Worker]:
     """A worker that has said it is there."""
-    log = (product.data / "worker.log").open("ab")
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "celery", "-A", "finops.celery", "worker", "-c", "2",
-            "-Q", "default,collect", "--without-mingle", "--without-gossip", "-l", "INFO",
-        ],
-        cwd=REPOSITORY, env=product.environment, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
-    try:
+    log, queues = product.data / "worker.log", "default,collect"
+    with started(log, queues, product.environment) as worker:
         until(lambda: bool(product.celery.control.ping(timeout=1)), 60)
-        yield Worker(process)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(10)
-        log.close()
+        yield worker
 
 
 def until(fine: Callable[[], bool], seconds: float = 90) -> None:

@@ -1,6 +1,6 @@
 """Lines of invoice exports on their way to charges: refused, completed, summed, counted.
 
-Nothing here knows the database, so that a process beside can do it for a part of a delivery
+Nothing here knows the database, so that a worker can do it for a part of a delivery
 (method §3.2, §3.3, §3.5).
 """
 

@@ -61,7 +61,7 @@ class Offered:
     `again` says why a document that the ledger holds is read once more; of it only the charges of
     the scopes `only` are taken, or all. `rows` is how many rows a manifest says there are; `exported_at`
     is the export's own time by its manifest, which goes before what the file says of itself. `spooled`
-    waits for a process beside that reads it, instead of `parsed`.
+    waits for whoever else reads it, instead of `parsed`.
     """
 
     kept: Kept
@@ -254,7 +254,7 @@ def _post_table(table: SumsTable, one: Offered, delivery: _Delivery, sums: Sums)
 
 
 def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
-    """The same of a part that a process beside has read: its rows are written already."""
+    """The same of a part that was read into the spool: its rows are written already."""
     one.parsed.account = part.account
     keys = {lines.snapshot_id: scope for scope, lines in part.sums.lines.items()}
     for scope, lines in part.sums.lines.items():

@@ -88,7 +88,7 @@ def _post_delivery(
         yield from (one for one in plan.again if one.kept.sha256 not in again)
 
     given = [(one.kept, read_as[one.kept.sha256]) for one in taken]
-    with parts.Readers(given, under.rules, known_cards) as readers:
+    with parts.Readers(given, under.rules, known_cards, plan.paired) as readers:
         outcomes = charges.post_charges(
             offered(readers),
             by=by,
@@ -109,7 +109,7 @@ def _post_delivery(
 def _offer(
     one: Candidate, format: str, under: reach.Reach, readers: parts.Readers
 ) -> charges.Offered:
-    """A new document and how it is read: by a process beside, in bulk, or line by line."""
+    """A new document and how it is read: by a worker, in bulk, or line by line."""
     spooled = readers.of(one.kept.sha256)
     if spooled is not None:
         parsed = Parsed(Account(format), iter(()))

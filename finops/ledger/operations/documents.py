@@ -7,6 +7,7 @@ bytes with that digest. The store knows no rows: both ledgers keep their documen
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -18,6 +19,8 @@ from typing import BinaryIO
 from django.conf import settings
 
 CHUNK_BYTES = 1 << 20
+_MAKING = ".new-"
+LEFT_SECONDS = 24 * 3600  # nobody writes to a file in the making that is as old as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def keep_stream(source: BinaryIO, name: str, origin: str) -> Kept:
 
 def _keep(chunks: Iterable[bytes], name: str, origin: str) -> Kept:
     digest, size_bytes = hashlib.sha256(), 0
-    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=store())
+    handle, temporary = tempfile.mkstemp(prefix=_MAKING, dir=store())
     try:
         with os.fdopen(handle, "wb") as file:
             for chunk in chunks:
@@ -99,6 +102,14 @@ def forget(kept: Kept, *, is_known: Callable[[str], bool]) -> None:
     """Takes a refused document out of the store again, unless a ledger knows its digest."""
     if kept.is_new and not is_known(kept.sha256):
         kept.path.unlink(missing_ok=True)
+
+
+def sweep(now_seconds: float) -> None:
+    """Removes files in the making that killed processes left."""
+    for path in store().glob(f"{_MAKING}*"):
+        with contextlib.suppress(FileNotFoundError):
+            if now_seconds - path.stat().st_mtime > LEFT_SECONDS:
+                path.unlink()
 
 
 def digest_of(path: Path) -> str:

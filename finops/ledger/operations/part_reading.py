@@ -1,52 +1,77 @@
-"""Reading one long part of a delivery in a process of its own, up to rows ready for COPY.
+"""Reading one long part of a delivery, up to rows ready for COPY, by whoever takes it.
 
-The process gets a job, reads the stored bytes, and writes rows, rejections and sums to a spool file.
-It knows no database and no settings: rules and rate cards come with the job. So it may be killed at
-any instant; whoever started it reads the part again and posts it with the others, in one
-transaction (method §3.2).
+A job lies in the delivery's spool folder. A worker, or the caller where none came, takes it, reads
+the stored bytes, and writes rows, rejections and sums to a file beside it. Rules and rate cards come
+with the job, so that every part is read under the same ones. A reader may be killed at any instant:
+the part is read again and posted with the others, in one transaction (method §3.2).
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import sys
-import threading
+import re
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from finops.core.allocation import Rule
 from finops.core.rate_card import Card
+from finops.ledger.operations import spool
 from finops.ledger.operations.bulk_text import text_field
 from finops.ledger.operations.charge_lines import Completing, Scoped, Sums, batches, count
 from finops.ledger.operations.charge_rows import row_of
+from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.pricing import Pricer
-from finops.ledger.operations.reaching import Reaching
-from finops.sources import focus_bulk
+from finops.ledger.operations.reach import parse
+from finops.ledger.operations.reaching import Reaching, Scope
+from finops.ledger.which import LedgerName, use_ledger
 from finops.sources.records import Account, Refused, Rejection
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _TAB, _NOTHING = "\0t", "\0n"
+
+
+class NobodyWaits(Exception):
+    """The delivery's caller is gone: its parts need not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What every part of a delivery is read under."""
+
+    ledger: LedgerName
+    rules: Sequence[Rule]
+    cards: Sequence[Card]
+    paired: frozenset[Scope]
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One part: its stored bytes, how it is read, and where the answer goes."""
+    """One part: its stored bytes, how they are read, and the folder that the answer goes to."""
 
-    path: Path
-    name: str
-    sha256: str
+    kept: Kept
     format: str
-    rules: Sequence[Rule]
-    cards: Sequence[Card]
-    threads: int
-    spool: Path
+    terms: Terms
+    folder: Path
+
+    @property
+    def taken(self) -> Path:
+        """The file whose lock the part's reader holds; there once somebody took the part."""
+        return self.folder / f"{self.kept.sha256}.taken"
+
+    @property
+    def rows(self) -> Path:
+        """The file of rows and rejections."""
+        return self.folder / f"{self.kept.sha256}.rows"
 
     @property
     def answer(self) -> Path:
         """The file that is there once the part has been read to its end."""
-        return self.spool.with_suffix(".answer")
+        return self.folder / f"{self.kept.sha256}.answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +92,67 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that has been read: its account and sums, its rows and rejections in the spool."""
+    """A part that has been read: its account and sums, its rows and rejections in a file."""
 
     account: Account
     sums: Sums
-    spool: Path
+    rows: Path
 
     def blocks(self) -> Iterator[Rows | list[Rejection]]:
         """Rows and rejections in the order they were read, a few thousand at a time."""
-        with self.spool.open("rb") as file:
+        with self.rows.open("rb") as file:
             while (block := pickle.load(file)) is not None:  # noqa: S301 - our own process wrote it
                 yield block
 
 
-def read_part(job: Job) -> None:
-    """Reads a part into its spool file, then writes the answer: a Part, or why it was refused."""
+def leave(job: Job) -> None:
+    """Leaves a job in its folder, for whoever takes it."""
+    _job_in(job.folder, job.kept.sha256).write_bytes(pickle.dumps(job))
+
+
+def read_left(folder: Path, sha256: str) -> bool:
+    """Reads a part whose job lies in a folder; False when it is another's or nobody waits for it."""
     try:
-        answer: Part | str = _read(job)
+        job = pickle.loads(_job_in(folder, sha256).read_bytes())  # noqa: S301 - in our own folder
+        with spool.held_if_free(job.taken) as is_ours, _temporary_files_in(folder):
+            if is_ours and not job.answer.exists():
+                read_part(job)
+            return is_ours
+    except (FileNotFoundError, NobodyWaits):
+        if folder.exists() and spool.is_awaited(folder):
+            raise
+        return False
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """What a killed worker leaves of temporary files goes with the delivery's folder."""
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _job_in(folder: Path, sha256: str) -> Path:
+    if not _DIGEST.fullmatch(sha256):
+        raise ValueError(f"{sha256[:80]!r} is not the digest of a part")
+    return folder / f"{sha256}.job"
+
+
+def read_part(job: Job) -> None:
+    """Reads a part into its rows file, then writes the answer: a Part, or why it was refused.
+
+    NobodyWaits when the caller is gone meanwhile.
+    """
+    name = job.kept.name
+    try:
+        with use_ledger(job.terms.ledger):
+            answer: Part | str = _read(job)
     except Refused as refused:
         answer = str(refused)
-    if isinstance(answer, str) and job.name not in answer:
-        answer = f"{job.name}: {answer}"
+    if isinstance(answer, str) and name not in answer:
+        answer = f"{name}: {answer}"
     whole = job.answer.with_suffix(".new")
     whole.write_bytes(pickle.dumps(answer))
     whole.replace(job.answer)
@@ -102,18 +167,22 @@ def answer_of(job: Job) -> Part:
 
 
 def _read(job: Job) -> Part:
-    parsed = focus_bulk.parse(job.path, job.name, job.format, job.rules, job.threads)
-    completing = Completing(Pricer(job.cards), frozenset(), Reaching(job.rules))
+    terms = job.terms
+    reaching = Reaching(terms.rules)
+    parsed = parse(job.kept, job.format, reaching, threads=terms.threads)
+    completing = Completing(Pricer(terms.cards), terms.paired, reaching)
     sums = Sums()
-    with job.spool.open("wb") as file:
+    with job.rows.open("wb") as file:
         for charges, rejections in batches(parsed.records, completing, sums=True):
-            for rows in _rows(charges, job.sha256, sums):
+            if not spool.is_awaited(job.folder):
+                raise NobodyWaits(job.kept.name)
+            for rows in _rows(charges, job.kept.sha256, sums):
                 pickle.dump(rows, file)
             if rejections:
                 sums.rejected += len(rejections)
                 pickle.dump(rejections, file)
         pickle.dump(None, file)
-    return Part(parsed.account, sums, job.spool)
+    return Part(parsed.account, sums, job.rows)
 
 
 def _rows(charges: Sequence[Scoped], sha256: str, sums: Sums) -> Iterator[Rows]:
@@ -141,16 +210,3 @@ def _line(values: Sequence[Any]) -> bytes:
         raise Refused("a text with a NUL character cannot be stored")
     line = text_field(joined).replace(_TAB.encode(), b"\t")
     return b"\t" + line.replace(_NOTHING.encode(), b"\\N") + b"\n"
-
-
-def _end_with_starter() -> None:
-    """Ends this process when whoever started it is gone, and standard input is closed."""
-    os.read(0, 1)
-    os._exit(1)
-
-
-def main() -> None:
-    """Reads the job on standard input, which stays open as long as the answer is wanted."""
-    job = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
-    threading.Thread(target=_end_with_starter, daemon=True).start()
-    read_part(job)

@@ -1,67 +1,72 @@
-"""Long part files of one delivery, read by several processes at once (method §3.2).
+"""Long part files of one delivery, spread over Celery workers (method §3.2).
 
-Each part is read by a process of its own up to rows ready for COPY; the caller posts them one after
-the other in its one transaction, so that a refused part or a killed process leaves nothing current.
-A part whose process was killed is read again, in the end by the caller itself.
+Each part is read by a worker up to rows ready for COPY; the caller posts them one after the other
+in its one transaction, so that a refused part or a killed worker leaves nothing current. A part that
+no worker takes, or whose worker was killed, the caller reads itself, by the same code: without
+workers nothing is missing but their help.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
-import threading
+import logging
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
 
+from celery import current_app
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
-import finops
 from finops.core.allocation import Rule
 from finops.core.rate_card import Card
-from finops.ledger.operations import part_reading
+from finops.ledger.operations import spool
 from finops.ledger.operations.documents import Kept
-from finops.ledger.operations.part_reading import Job, Part, answer_of, read_part
+from finops.ledger.operations.part_reading import Job, Part, Terms, answer_of, leave, read_part
 from finops.ledger.operations.reach import keeps_sums
-from finops.sources import focus
+from finops.ledger.operations.reaching import Scope
+from finops.ledger.which import ledger_name
 
-_MAIN = f"from {part_reading.__name__} import main; main()"  # so that pickles name the module
-ATTEMPTS = 2  # before the caller reads a part itself
-_HERE = Path(finops.__file__).resolve().parent.parent
+TASK = "finops.ledger.tasks.read_part"
+PATIENCE_SECONDS = 2.0  # from sending on, for workers to come; then the caller takes what is left
+STALE_SECONDS = 3600  # after which no worker need look at a message any more
+_LOOK_AGAIN_SECONDS = 0.01
+
+logger = logging.getLogger(__name__)
 
 
 class Readers:
-    """Processes that read the long parts of one delivery, oldest first; to be used in a `with`.
+    """The workers that read the long parts of one delivery; to be used in a `with`.
 
-    There are as many as the setting BULK_PROCESSES says, and they share BULK_THREADS.
+    There are as many as the setting BULK_PROCESSES says, and they share BULK_THREADS. All parts are
+    read under the same rules, rate cards and paired scopes.
     """
 
     def __init__(
-        self, given: Sequence[tuple[Kept, str]], rules: Sequence[Rule], cards: Sequence[Card]
+        self,
+        given: Sequence[tuple[Kept, str]],
+        rules: Sequence[Rule],
+        cards: Sequence[Card],
+        paired: frozenset[Scope] = frozenset(),
     ) -> None:
         self._parts = spread(given)
-        self._terms = (rules, cards)
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock, self._closed = threading.Lock(), False
-        self._futures: dict[str, Future[Job]] = {}
+        processes = max(1, min(settings.BULK_PROCESSES, len(self._parts)))
+        threads = max(1, settings.BULK_THREADS // processes)
+        self._terms = Terms(ledger_name(), rules, cards, paired, threads)
+        self._jobs: dict[str, Job] = {}
         self._last: Job | None = None
+        self._until = 0.0
+        self._stack = ExitStack()
 
     def __enter__(self) -> Readers:
-        if not self._parts:
-            return self
-        processes = min(settings.BULK_PROCESSES, len(self._parts))
-        self._pool = ThreadPoolExecutor(processes, "part")
-        self._folder = tempfile.TemporaryDirectory(prefix="headroom-parts-")
-        threads = max(1, settings.BULK_THREADS // processes)
-        for kept, format in self._parts:
-            spool = Path(self._folder.name) / f"{kept.sha256}.rows"
-            at = (kept.path, kept.name, kept.sha256, format)
-            job = Job(*at, *self._terms, threads, spool)
-            self._futures[kept.sha256] = self._pool.submit(self._run, job)
+        if self._parts:
+            folder = self._stack.enter_context(spool.own_folder())
+            for kept, format in self._parts:
+                job = Job(kept, format, self._terms, folder)
+                leave(job)
+                self._jobs[kept.sha256] = job
+            if _send(list(self._jobs.values())):
+                self._until = time.monotonic() + PATIENCE_SECONDS
         return self
 
     def __exit__(
@@ -70,74 +75,51 @@ class Readers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._parts:
-            return
-        with self._lock:
-            self._closed = True
-            for process in self._running:
-                process.kill()
-        self._pool.shutdown(cancel_futures=True)
-        self._folder.cleanup()
+        self._stack.close()
 
     def of(self, sha256: str) -> Callable[[], Part] | None:
         """What waits for a part's rows; None for a document that the caller reads itself.
 
-        What it gives is to be posted before the next is waited for: then its spool is removed.
+        What it gives is to be posted before the next is waited for: then its rows are removed.
         """
-        future = self._futures.get(sha256)
-        if future is None:
+        job = self._jobs.get(sha256)
+        if job is None:
             return None
 
         def wait() -> Part:
-            job = future.result()
             if self._last is not None:
-                self._last.spool.unlink(missing_ok=True)
+                self._last.rows.unlink(missing_ok=True)
             self._last = job
-            if not job.answer.exists():
-                read_part(job)
+            while not job.taken.exists() and time.monotonic() < self._until:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+            with spool.held(job.taken):
+                if not job.answer.exists():
+                    read_part(job)
             return answer_of(job)
 
         return wait
 
-    def _run(self, job: Job) -> Job:
-        """Starts a process for a part, again when it is killed; the answer is there or not."""
-        for _ in range(ATTEMPTS):
-            with self._lock:
-                if self._closed:
-                    return job
-                process = _start(job)
-                self._running.add(process)
-            process.wait()
-            with self._lock:
-                self._running.discard(process)
-            if process.stdin:
-                process.stdin.close()
-            if job.answer.exists():
-                break
-        return job
-
 
 def spread(given: Sequence[tuple[Kept, str]]) -> list[tuple[Kept, str]]:
-    """The documents that are worth a process each: long ones in bulk formats, where there are several."""
+    """The documents that are worth a worker each: long ones, where there are several."""
     if settings.BULK_PROCESSES < 2 or len(given) < 2:
         return []
-    found = [one for one in given if one[1] in focus.FORMATS and keeps_sums(one[0])]
+    found = [one for one in given if keeps_sums(one[0])]
     return found if len(found) > 1 else []
 
 
-def _start(job: Job) -> subprocess.Popen[bytes]:
-    paths = [str(_HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _MAIN],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # what fails here fails again in the caller, which tells it
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(job.spool.parent)},
-    )
+def _send(jobs: Sequence[Job]) -> bool:
+    """Tells workers of the parts; whether a broker took the messages."""
     try:
-        assert process.stdin is not None
-        process.stdin.write(pickle.dumps(job))
-        process.stdin.flush()
-    except BrokenPipeError:
-        pass  # it was killed at once
-    return process
+        for job in jobs:
+            current_app.send_task(
+                TASK,
+                kwargs={"delivery": job.folder.name, "part": job.kept.sha256},
+                expires=STALE_SECONDS,
+                ignore_result=True,
+                retry=False,
+            )
+    except OperationalError as error:
+        logger.info("parts are read here, for no broker answers: %s", error)
+        return False
+    return True

@@ -38,13 +38,16 @@ def keeps_sums(kept: Kept) -> bool:
         return False  # whoever reads it says so
 
 
-def parse(kept: Kept, format: str, reach: Reach, parsed: Parsed | None = None) -> Parsed:
+def parse(
+    kept: Kept, format: str, reach: Reaching, parsed: Parsed | None = None, threads: int = 0
+) -> Parsed:
     """A fresh reading of a document whose lines are kept as sums, in bulk where there is a way.
 
-    `parsed` is how it is read otherwise, by default by its format.
+    `parsed` is how it is read otherwise, by default by its format; `threads` by default the
+    setting's.
     """
     if format in focus.FORMATS:
-        threads = settings.BULK_THREADS
+        threads = threads or settings.BULK_THREADS
         return focus_bulk.parse(kept.path, kept.name, format, reach.rules, threads)
     return parsed or parsing.parse(kept, format)
 

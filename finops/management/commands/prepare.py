@@ -1,6 +1,7 @@
-"""`prepare`: what must be done once before the processes of a container set-up start."""
+"""`prepare`: what must be done once before the processes of the service start."""
 
 import os
+import time
 from typing import Any
 
 import psycopg
@@ -12,10 +13,14 @@ from psycopg import sql
 from finops import schedule
 from finops.ledger import tables
 from finops.ledger.cli import Sentences
+from finops.ledger.operations import documents, spool
 
 
 class Command(Sentences):
-    help = "Makes the databases' tables and the schedule; may be run again at any time."
+    help = (
+        "Makes the databases' tables and the schedule, and removes what killed processes left; "
+        "may be run again at any time."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -24,6 +29,8 @@ class Command(Sentences):
         except (OperationalError, psycopg.Error) as error:
             raise CommandError(str(error).strip(), returncode=2) from error
         schedule.seed(settings.ORGANISATION_ZONE)
+        spool.sweep()
+        documents.sweep(time.time())
 
     def _make_sample_database(self) -> None:
         """The second database of the server; an image of PostgreSQL makes only the first."""
