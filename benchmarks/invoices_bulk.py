@@ -11,8 +11,9 @@ with `executemany`, and pandas' `to_sql` where pandas is installed. Prints one J
 
     .venv/bin/python benchmarks/invoices_bulk.py --parts 4 --lines 250000
 
-measures instead one delivery of several part files, read by one process of one thread and by two,
-and compares both ledgers' totals.
+measures instead one delivery of several part files: read and posted by the caller alone, and read by
+one and by two Celery workers of one thread each while the caller posts; and compares all ledgers'
+totals. The workers' processor time stands beside the caller's.
 """
 
 from __future__ import annotations
@@ -69,13 +70,15 @@ NAIVE_TABLE = "naive_lines"
 
 
 def measured(
-    what: str, *arguments: object, data: Path, threads: int, processes: int = 1, cores: int = 0
+    what: str, *arguments: object, data: Path, threads: int, workers: int = 0, cores: int = 0
 ) -> dict[str, Any]:
     """One measure in a process of its own on `threads` cores; its answer, time and peak memory."""
     environment = os.environ | {
         "HEADROOM_DATA": str(data),
         "HEADROOM_BULK_THREADS": str(threads),
-        "HEADROOM_BULK_PROCESSES": str(processes),
+        # Of one worker's parts none is read beside the caller unless the product spreads them at all.
+        "HEADROOM_BULK_PROCESSES": str(max(2, workers) if workers else 1),
+        "WORKERS": str(workers),
         "BENCHMARK_CORES": str(cores or threads),
     }
     command = [sys.executable, __file__, "--measure", what, *map(str, arguments)]
@@ -106,6 +109,10 @@ def _server_cpu() -> float:
     with _cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (process,) = cursor.fetchone()
+    return _cpu_of(process)
+
+
+def _cpu_of(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -163,12 +170,48 @@ def delivery(*paths: str) -> dict[str, Any]:
         counts = {name: sum(one[name] for one in documents) for name in names}
         return counts | {"billed": str(billed)}
 
-    found = _timed(run)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found | {
-        "cpu_of_processes": children.ru_utime + children.ru_stime,
-        "peak_mib_of_a_process": children.ru_maxrss / 1024,
-    }
+    return _timed(run)
+
+
+def delivery_by_workers(*paths: str) -> dict[str, Any]:
+    """The same with Celery workers beside, HEADROOM_BULK_PROCESSES children of one process."""
+    from finops import embedded
+
+    _ledger()
+    from django.conf import settings
+
+    embedded.ensure_broker(settings.DATA)
+    from finops.celery import app
+
+    words = [sys.executable, "-m", "celery", "-A", "finops.celery", "worker", "--queues", "parts"]
+    words += ["--concurrency", os.environ["WORKERS"], "--without-gossip", "--without-mingle"]
+    worker = subprocess.Popen([*words, "--loglevel", "ERROR"], cwd=ROOT, stdout=sys.stderr)
+    try:
+        while not app.control.ping(timeout=1):
+            time.sleep(0.1)
+        before = _cpu_of_children(worker.pid)
+        found = delivery(*paths)
+        return found | {
+            "cpu_of_workers": _cpu_of_children(worker.pid) - before,
+            "peak_mib_of_a_worker": max(map(_peak_mib, _children_of(worker.pid))),
+        }
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+def _children_of(process: int) -> list[int]:
+    path = Path(f"/proc/{process}/task/{process}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def _cpu_of_children(process: int) -> float:
+    return sum(_cpu_of(pid) for pid in _children_of(process))
+
+
+def _peak_mib(process: int) -> float:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def export(target: str) -> dict[str, Any]:
@@ -276,7 +319,17 @@ def to_sql(path: str, most: str) -> dict[str, Any]:
 
 
 MEASURES = {
-    one.__name__: one for one in (product, delivery, export, scan, bare_copy, executemany, to_sql)
+    one.__name__: one
+    for one in (
+        product,
+        delivery,
+        delivery_by_workers,
+        export,
+        scan,
+        bare_copy,
+        executemany,
+        to_sql,
+    )
 }
 
 
@@ -341,7 +394,7 @@ def run(lines: int, naive_lines: int, threads: int, folder: Path | None) -> dict
 
 
 def run_parts(parts: int, lines: int) -> dict[str, Any]:
-    """One delivery of several part files, by one process of one thread and by two."""
+    """One delivery of several part files: by the caller alone, by one worker, and by two."""
     from focus_lines import write_part
 
     place = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
@@ -349,17 +402,20 @@ def run_parts(parts: int, lines: int) -> dict[str, Any]:
     found: dict[str, Any] = {"parts": parts, "lines_each": lines}
     try:
         paths = [write_part(lines, part, place) for part in range(parts)]
-        for processes in (1, 2):
-            data = place / f"by-{processes}"
+        for workers in (0, 1, 2):
+            data = place / f"by-{workers}"
             data.mkdir(mode=0o711)
-            found[f"by_{processes}"] = {"load_before": os.getloadavg()[0]} | measured(
-                "delivery", *paths, data=data, threads=processes, processes=processes, cores=2
-            )
+            found[f"by_{workers}_workers"] = {"load_before": os.getloadavg()[0]} | measured(
+                "delivery_by_workers" if workers else "delivery",
+                *paths, data=data, threads=1, workers=workers, cores=2,
+            )  # fmt: skip
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    one, two = found["by_1"], found["by_2"]
-    found["equal"] = all(one[k] == two[k] for k in ("billed", "charges", "sums", "rows_summed"))
-    found["two_are_times_as_quick"] = one["seconds"] / two["seconds"]
+    alone, one, two = (found[f"by_{n}_workers"] for n in (0, 1, 2))
+    same = ("billed", "charges", "sums", "rows_summed")
+    found["equal"] = all(alone[k] == one[k] == two[k] for k in same)
+    found["two_are_times_as_quick_as_the_caller_alone"] = alone["seconds"] / two["seconds"]
+    found["two_are_times_as_quick_as_one"] = one["seconds"] / two["seconds"]
     return found
 
 
