@@ -9,6 +9,7 @@ import getpass
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime
@@ -24,6 +25,7 @@ from finops.ledger import tables, which
 
 CANNOT_RUN = 2
 LONGEST_NAME = 150
+_STEERING = {"Cc", "Cf", "Zl", "Zp"}  # kinds of signs: control, format, line and paragraph ends
 
 
 class CannotRun(ValueError):
@@ -113,7 +115,8 @@ class Command(Sentences):
             self._refuse(f"Unexpected {type(error).__name__}: {error}", as_json, error)
         else:
             self.exit_code = 0 if fine else 1
-            self.stdout.write(writable(to_json(result) if as_json else self.render(result)))
+            text = to_json(result) if as_json else visible(self.render(result))
+            self.stdout.write(writable(text))
 
     def _run_on_ledger(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         _name_whoever()
@@ -141,7 +144,7 @@ class Command(Sentences):
     def _refuse(self, text: str, as_json: bool, cause: Exception) -> None:
         if as_json:
             self.stdout.write(writable(to_json({"ok": False, "error": text})))
-        raise CommandError(writable(text), returncode=CANNOT_RUN) from cause
+        raise CommandError(writable(visible(text)), returncode=CANNOT_RUN) from cause
 
     def say(self, text: str) -> None:
         """A message for the person at the terminal, on stderr."""
@@ -150,7 +153,7 @@ class Command(Sentences):
     def progress(self, text: str) -> None:
         """Overwrites one line of the terminal; nothing when stderr is no terminal."""
         if self.stderr.isatty():
-            self.stderr.write(f"\r\x1b[K{text}", ending="")
+            self.stderr.write(f"\r\x1b[K{writable(visible(text))}", ending="")
             self.stderr.flush()
 
 
@@ -177,6 +180,18 @@ def writable(text: str) -> str:
     """The text in UTF-8 whatever a file's name holds: bytes that are none become `\\udcXX`, which
     is JSON's own escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def visible(text: str) -> str:
+    """The text as a terminal may show it: signs that steer one, or turn the writing's direction,
+    stand as their escapes. A file's name or a cell can hold any."""
+    return "".join(_shown(c) for c in text) if not text.isprintable() else text
+
+
+def _shown(sign: str) -> str:
+    if sign in "\n\t" or unicodedata.category(sign) not in _STEERING:
+        return sign
+    return sign.encode("unicode_escape").decode("ascii")
 
 
 def plain(value: object) -> Any:

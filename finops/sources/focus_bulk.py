@@ -24,7 +24,7 @@ from finops.sources.bulk_parquet import ParquetLines, described
 from finops.sources.bulk_sums import SPAN
 from finops.sources.bulk_table import SumsTable
 from finops.sources.files import open_plain, without_marks
-from finops.sources.parquet import MAGIC, is_parquet
+from finops.sources.parquet import MAGIC, check_width, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def _parquet(path: Path, name: str, threads: int) -> Iterator[tuple[DuckDBPyConn
         plain.symlink_to(path.resolve())
         connection.execute("SET TimeZone = 'UTC'")
         _only(connection, str(plain), folder, str(path.resolve()))
+        check_width(connection, str(plain), name)
         yield connection, str(plain)
 
 

@@ -6,11 +6,13 @@ first row is called line 2, as if the names of the columns stood on line 1.
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from finops.sources.files import MAX_COLUMNS
 from finops.sources.records import Refused
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"PAR1"
 BATCH_ROWS: Final = 2048
+LARGEST_DESCRIPTION_BYTES: Final = 32 * 1024 * 1024
+_TAIL_BYTES: Final = 8  # the description's size, and the mark at the end
 _SETTINGS: Final = {
     "threads": "1",
     "memory_limit": "1GB",
@@ -44,18 +48,38 @@ def parquet_rows(path: Path, name: str) -> Iterator[tuple[int, list[str | None]]
         plain.symlink_to(path.resolve())
         try:
             with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
-                yield from _rows(connection, str(plain), str(path.resolve()))
+                yield from _rows(connection, str(plain), str(path.resolve()), name)
         except duckdb.Error as error:
             first = str(error).splitlines()[0].replace(str(plain), name)
             raise Refused(f"{name}: not readable as Parquet ({first[:200]})") from None
 
 
+def check_width(connection: DuckDBPyConnection, file: str, name: str) -> None:
+    """Refused for a file of too many columns: the engine's time grows with their square.
+
+    The size of the file's own description is looked at first, for it is read into memory whole.
+    """
+    with open(file, "rb") as stream:
+        stream.seek(-min(_TAIL_BYTES, stream.seek(0, io.SEEK_END)), io.SEEK_END)
+        tail = stream.read()
+    described_bytes = int.from_bytes(tail[:4], "little")
+    if len(tail) == _TAIL_BYTES and described_bytes > LARGEST_DESCRIPTION_BYTES:
+        raise Refused(
+            f"{name}: not readable as Parquet (its columns take {described_bytes} bytes to describe)"
+        )
+    found = connection.execute("SELECT count(*) - 1 FROM parquet_schema($file)", {"file": file})
+    ((columns,),) = found.fetchall()
+    if columns > MAX_COLUMNS:
+        raise Refused(f"{name}: {columns} columns, over {MAX_COLUMNS}")
+
+
 def _rows(
-    connection: DuckDBPyConnection, file: str, target: str
+    connection: DuckDBPyConnection, file: str, target: str, name: str
 ) -> Iterator[tuple[int, list[str | None]]]:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET allowed_paths = [$a, $b]", {"a": file, "b": target})
     connection.execute("SET enable_external_access = false")
+    check_width(connection, file, name)
     described: list[tuple[Any, ...]] = connection.execute(
         "DESCRIBE SELECT * FROM read_parquet($file)", {"file": file}
     ).fetchall()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,11 +11,11 @@ from typing import Any
 from django.db import IntegrityError
 
 from finops.core.allocation import WORKLOAD, Place
-from finops.core.money import parse_decimal, plain
+from finops.core.money import plain
 from finops.core.period import Period, rfc3339
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import CLASSES
-from finops.ledger.models import Baseline, BaselineDecision, Document, Workload
+from finops.ledger.models import Baseline, BaselineDecision, Workload
 from finops.ledger.queries.baselines import (
     APPROVED,
     REFUSED,
@@ -29,12 +29,13 @@ from finops.ledger.queries.reading import Reading, read
 from finops.ledger.which import atomic
 from finops.trail.operations import record
 
-from .documents import Kept, keep
-from .papers import refuse_data
+from .documents import Kept
+from .papers import amount_over_zero, check_currency, papers, row_of_paper
 from .workloads import NotAccepted, workload_named
 
 LONGEST_TEXT = 2000
 PAPER = "baseline-evidence"  # the format of documents that are kept for a baseline alone
+PRICE = "price per million tokens"
 POSSIBLE = {
     APPROVED: (WAITING,),
     REFUSED: (WAITING,),
@@ -67,14 +68,14 @@ def declare_baseline(
     what is wrong.
     """
     workload = workload_named(slug)
-    price = _price(per_million)
-    prices = {name: plain(_price(text)) for name, text in (classes or {}).items()}
+    price = amount_over_zero(per_million, PRICE)
+    prices = {name: plain(amount_over_zero(text, PRICE)) for name, text in (classes or {}).items()}
     if unknown := sorted(set(prices) - set(CLASSES)):
         raise NotAccepted(f"there is no token class {unknown[0]!r}; there are {', '.join(CLASSES)}")
     _check(basis, quality, currency, by, approved_by)
     if not document.is_file():
         raise NotAccepted(f"{document}: there is no such file; a declared price needs its document")
-    papers = _papers([document, *more])
+    kept = papers([document, *more])
     row = Baseline(
         workload=workload,
         kind="declared",
@@ -85,12 +86,12 @@ def declare_baseline(
         classes=prices,
         model=model,
         tokenizer=tokenizer,
-        documents=[kept.sha256 for kept in papers],
+        documents=[one.sha256 for one in kept],
         note=note,
         at=at,
         by=by,
     )
-    return _keep(row, papers, approved_by)
+    return _keep(row, kept, approved_by)
 
 
 def measure_baseline(
@@ -115,15 +116,15 @@ def measure_baseline(
     workload, old = workload_named(slug), workload_named(legacy)
     if old.pk == workload.pk:
         raise NotAccepted("a workload cannot be its own baseline")
-    papers = _papers(documents)
+    kept = papers(documents)
     reading = read(period)
     row = _measured(reading, old)
-    row.documents = [*row.documents, *(p.sha256 for p in papers if p.sha256 not in row.documents)]
+    row.documents = [*row.documents, *(p.sha256 for p in kept if p.sha256 not in row.documents)]
     row.workload, row.legacy_workload = workload, old
     row.model, row.tokenizer, row.note = old.model, tokenizer or old.model, note
     row.at, row.by = at, by
     _check(row.basis, row.quality, row.currency, by, approved_by)
-    return _keep(row, papers, approved_by)
+    return _keep(row, kept, approved_by)
 
 
 def decide_baseline(
@@ -239,73 +240,27 @@ def _documents(reading: Reading, slug: str) -> set[str]:
     return usage | reading.whole.documents_of.get(slug, set())
 
 
-def _price(text: str) -> Decimal:
-    try:
-        price = parse_decimal(text)
-    except ValueError as error:
-        raise NotAccepted(f"the price per million tokens is {error}") from None
-    if price <= 0:
-        raise NotAccepted(f"a price per million tokens is more than zero, not {text}")
-    return price
-
-
 def _check(basis: str, quality: str, currency: str, by: str, approved_by: str) -> None:
     if basis not in BASES:
         raise NotAccepted(f"a baseline's basis is {' or '.join(BASES)}, not {basis!r}")
     if quality not in QUALITIES:
         raise NotAccepted(f"a token quality is one of {', '.join(QUALITIES)}, not {quality!r}")
-    if not (
-        currency.isascii() and currency.isalpha() and currency.isupper() and len(currency) == 3
-    ):
-        raise NotAccepted(f"a currency is a code like USD, not {currency[:20]!r}")
+    check_currency(currency)
     if approved_by and _same_person(approved_by, by):
         raise NotAccepted("a baseline is approved by another person than its author")
 
 
-def _keep(row: Baseline, papers: Sequence[Kept], approved_by: str) -> Baseline:
+def _keep(row: Baseline, evidence: Sequence[Kept], approved_by: str) -> Baseline:
     """Keeps a baseline with its documents; one whose approver is named is approved at once."""
     with atomic():
-        for kept in papers:
-            _keep_document(kept, row)
+        for kept in evidence:
+            row_of_paper(kept, PAPER, by=row.by, at=row.at)
         row.save(force_insert=True)
         record(at=row.at, actor=row.by, action="baseline added",
                subject=f"baseline {row.pk} of {row.workload.slug}", detail=_detail(row))  # fmt: skip
         if approved_by:
             _decided(row, APPROVED, by=approved_by, at=row.at)
     return row
-
-
-def _papers(documents: Iterable[Path]) -> list[Kept]:
-    """The documents as they are kept, by digest; NotAccepted for one that is missing or empty, or
-    that holds data which nobody has ingested."""
-    found: dict[str, Kept] = {}
-    for path in documents:
-        if not path.is_file():
-            raise NotAccepted(f"{path}: there is no such file")
-        if not path.stat().st_size:
-            raise NotAccepted(f"{path.name} is empty")
-        kept = keep(path, path.name, str(path.absolute()))
-        try:
-            refuse_data(kept)
-        except ValueError as error:
-            raise NotAccepted(str(error)) from None
-        found[kept.sha256] = kept
-    return list(found.values())
-
-
-def _keep_document(kept: Kept, row: Baseline) -> None:
-    """The ledger's row of a declared price's document, when it holds none yet."""
-    Document.objects.get_or_create(
-        sha256=kept.sha256,
-        defaults={
-            "size_bytes": kept.size_bytes,
-            "name": kept.name,
-            "origin": kept.origin,
-            "format": PAPER,
-            "received_at": row.at,
-            "received_by": row.by,
-        },
-    )
 
 
 def _detail(row: Baseline) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _post_delivery(
             offered(readers),
             by=by,
             at=at,
-            origin=", ".join(one.kept.origin for one in mine[:20]),
+            origin=charges.storable(", ".join(one.kept.origin for one in mine[:20])),
             digests=[one.kept.sha256 for one in taken],
             paired=plan.paired,
             reach=under,

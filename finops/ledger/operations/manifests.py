@@ -145,6 +145,13 @@ def _texts(content: Mapping[str, Any], name: str) -> list[str]:
     return value
 
 
+def _object(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = content.get(name) or {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is not an object")
+    return value
+
+
 def _damaged(path: str, data: Iterable[str]) -> _Set:
     folder = _folder(path)
     governed = [one for one in data if _folder(one) == folder]
@@ -222,7 +229,7 @@ def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
     blobs = content["blobs"]
     if not isinstance(blobs, list) or not all(isinstance(one, dict) for one in blobs):
         raise ValueError("blobs is not a list of files")
-    config, run = content.get("exportConfig") or {}, content.get("runInfo") or {}
+    config, run = (_object(content, name) for name in ("exportConfig", "runInfo"))
     exported_at = _instant(run.get("submittedTime"))
     folder = _folder(path)
     governed = [one for one in data if _folder(one) == folder]
