@@ -1,6 +1,7 @@
 """KV and memory gauges into hourly rows against the store's own time.
 
     .venv/bin/python benchmarks/memory_hours.py --engines 100 --hours 24
+    .venv/bin/python benchmarks/memory_hours.py --engines 1000 --hours 48 --storage /tmp/blocks
 
 A real Prometheus is filled with the gauges of engines (use, running, waiting, configuration, the
 counters that tell when tokens moved) and of a GPU each (used, free, reserved), at 15 s. `collect`
@@ -8,7 +9,8 @@ reads them into a ledger of its own and derives the hours. *Store* is the time i
 answers the very requests, the answers thrown away; *hours* the time spent on deriving and posting
 the hours of caches and devices. Every hour's mean, peak and percentiles are compared with those
 worked out here from the values. The store's processor time is that of its process while it
-answered. Prints one JSON object; the ratios are what counts.
+answered. `--storage` keeps the blocks of the Prometheus for the next run, which may ask for fewer
+hours of them. Prints one JSON object; the ratios are what counts.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import tokens_backfill as shared
 from tokens_backfill import START, STEP_S, free_port, instants_ms, serving
 
 BLOCKS, BOARD_MIB, RESERVED_MIB = 10_001, 81_559, 479
-HOUR_S = 3600
+HOUR_S, SEGMENT_HOURS = 3600, 4
 
 
 def used_blocks(engine: int, step: int) -> int:
@@ -44,38 +46,51 @@ def used_mib(engine: int, step: int) -> int:
     return 70_000 + (step + engine) % 400
 
 
-def series_of(engine: int, steps: int) -> Iterator[tuple[str, dict[str, str], list[str]]]:
-    """The series of one engine and its GPU."""
+def series_of(
+    engine: int, since: int, until: int
+) -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    """The series of one engine and its GPU between two steps."""
     target = shared.labels_of(engine)
     mine = target | {"engine": "0", "model_name": f"model-{engine % 20}"}
-    every = range(steps)
-    yield "up", target, ["1"] * steps
-    yield "process_start_time_seconds", target, [f"{START.timestamp() - 60:.0f}"] * steps
+    every = range(since, until)
+    yield "up", target, ["1"] * len(every)
+    born = f"{START.timestamp() - 60:.0f}"
+    yield "process_start_time_seconds", target, [born] * len(every)
     yield "vllm:prompt_tokens_total", mine, [str(s * 90) for s in every]
     yield "vllm:generation_tokens_total", mine, [str(s * 30) for s in every]
     usage = [repr(used_blocks(engine, s) / (BLOCKS - 1)) for s in every]
     yield "vllm:kv_cache_usage_perc", mine, usage
     yield "vllm:num_requests_running", mine, [str((s + engine) % 60) for s in every]
-    yield "vllm:num_requests_waiting", mine, ["0"] * steps
+    yield "vllm:num_requests_waiting", mine, ["0"] * len(every)
     pool = {"block_size": "16", "num_gpu_blocks": str(BLOCKS), "gpu_memory_utilization": "0.9"}
-    yield "vllm:cache_config_info", target | {"engine": "0"} | pool, ["1"] * steps
+    yield "vllm:cache_config_info", target | {"engine": "0"} | pool, ["1"] * len(every)
     gpu = {"job": "dcgm", "instance": f"node-{engine // 8}:9400", "gpu": str(engine % 8),
            "UUID": f"GPU-{engine:032x}", "namespace": target["namespace"], "pod": target["pod"]}  # fmt: skip
     used = [used_mib(engine, s) for s in every]
     yield "DCGM_FI_DEV_FB_USED", gpu, list(map(str, used))
     yield "DCGM_FI_DEV_FB_FREE", gpu, [str(BOARD_MIB - RESERVED_MIB - one) for one in used]
-    yield "DCGM_FI_DEV_FB_RESERVED", gpu, [str(RESERVED_MIB)] * steps
+    yield "DCGM_FI_DEV_FB_RESERVED", gpu, [str(RESERVED_MIB)] * len(every)
 
 
-@contextmanager
-def prometheus(folder: Path, engines: int, steps: int) -> Iterator[tuple[str, int]]:
-    """A real Prometheus over blocks that promtool made of the series: its URL and process."""
-    storage = folder / "tsdb"
+def make_blocks(folder: Path, storage: Path, engines: int, steps: int) -> None:
+    """Blocks that promtool makes of the series, a few hours at a time: the texts are large."""
+    each = SEGMENT_HOURS * HOUR_S // STEP_S
+    for since in range(0, steps, each):
+        samples = folder / "samples.om"
+        write_samples(folder, samples, engines, since, min(steps, since + each))
+        made = ["promtool", "tsdb", "create-blocks-from", "openmetrics"]
+        made += ["--max-block-duration=162h", str(samples), str(storage)]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+        samples.unlink()
+
+
+def write_samples(folder: Path, samples: Path, engines: int, since: int, until: int) -> None:
+    """The samples of all series between two steps, metric after metric."""
     parts: dict[str, Path] = {}
     handles: dict[str, Any] = {}
     for engine in range(engines):
-        instants = [f"{at / 1000:.3f}" for at in instants_ms(engine, steps)]
-        for name, labels, values in series_of(engine, steps):
+        instants = [f"{at / 1000:.3f}" for at in instants_ms(engine, until)[since:]]
+        for name, labels, values in series_of(engine, since, until):
             if name not in handles:
                 parts[name] = folder / f"part-{len(parts)}"
                 handles[name] = parts[name].open("w")
@@ -84,18 +99,24 @@ def prometheus(folder: Path, engines: int, steps: int) -> Iterator[tuple[str, in
             handles[name].writelines(
                 f"{head}{value} {at}\n" for value, at in zip(values, instants, strict=True)
             )
-    with (folder / "samples.om").open("w") as text:
+    with samples.open("w") as text:
         for name, handle in handles.items():
             handle.close()
             with parts[name].open() as part:
                 shutil.copyfileobj(part, text)
             parts[name].unlink()
         text.write("# EOF\n")
-    made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=162h"]
-    subprocess.run(
-        [*made, str(folder / "samples.om"), str(storage)], check=True, stdout=subprocess.DEVNULL
-    )
-    (folder / "samples.om").unlink()
+
+
+@contextmanager
+def prometheus(
+    folder: Path, engines: int, steps: int, kept: Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """A real Prometheus over blocks that promtool made of the series: its URL and process."""
+    storage = kept or folder / "tsdb"
+    if not (storage / "made").exists():
+        make_blocks(folder, storage, engines, steps)
+        (storage / "made").touch()
     (folder / "p.yml").write_text("scrape_configs: []\n")
     port = free_port()
     with serving(
@@ -124,7 +145,7 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
 
         return run
 
-    for name in ("derive_caches", "derive_devices"):
+    for name in ("derive_caches", "derive_devices", "_derive_gauges_at_hand"):
         setattr(derive, name, timed(getattr(derive, name)))
     before, cpu = time.perf_counter(), time.process_time()
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
@@ -184,15 +205,18 @@ def _device(engine: int, hour: datetime) -> tuple[int, int]:
     return sum(held for _, held in known), sum(size * held for size, held in known)
 
 
-def run(engines: int, hours: int) -> dict[str, Any]:
+def run(
+    engines: int, hours: int, storage: Path | None = None, storage_hours: int | None = None
+) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
     folder.chmod(0o711)
     data = folder / "data"
     data.mkdir(mode=0o711)
     # A scrape beyond the end, so that the last hour's readings hold as long as the others.
-    steps, until = hours * HOUR_S // STEP_S + 8, START + timedelta(hours=hours)
+    steps = (storage_hours or hours) * HOUR_S // STEP_S + 8
+    until = START + timedelta(hours=hours)
     try:
-        with prometheus(folder, engines, steps) as (url, process):
+        with prometheus(folder, engines, steps, storage) as (url, process):
             before = shared.cpu_seconds_of(process)
             own = shared.measured("drain", url, START, until, data, __file__)
             store_cpu = shared.cpu_seconds_of(process) - before
@@ -217,6 +241,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engines", type=int, default=100)
     parser.add_argument("--hours", type=int, default=24)
+    parser.add_argument("--storage", type=Path, help="blocks of a Prometheus, made once and kept")
+    parser.add_argument("--storage-hours", type=int, help="how many hours those blocks hold")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--from", dest="since", help=argparse.SUPPRESS)
@@ -227,7 +253,8 @@ def main() -> None:
         since, until = map(datetime.fromisoformat, (chosen.since, chosen.until))
         print(json.dumps(shared.measure(chosen.measure, chosen.url, since, until)))
         return
-    print(json.dumps(run(chosen.engines, chosen.hours), indent=1))
+    found = run(chosen.engines, chosen.hours, chosen.storage, chosen.storage_hours)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,198 +1,201 @@
-"""KV cache hours of whole columns at once: exactly what `core.cache` gives, some thirty times faster.
+"""KV cache hours of many engines at once: exactly what `core.cache` gives, some hundred times faster.
 
-`core.cache` says reading by reading what the rules are; this does the same to arrays. Sums are of
-whole numbers (64 bits hold an hour of any pool); use is read as a float by both in the same way, so
-that levels and blocks are the same to the last one. A law in the tests compares the two.
+`core.cache` says reading by reading what the rules are; this does the same to matrices, an engine a
+row. Sums are of whole numbers (64 bits hold an hour of any pool); use is read as a float by both in
+the same way, so that levels and blocks are the same to the last one. A law in the tests compares
+the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from .cache import LEVELS, STALE_AFTER_MS, CacheHourRow, Engine, Gauge, Pool
-from .counter import DAY_MS
+from .held_pieces import Column, Pieces, Usual, held_ends_of_rows, usual_of_rows
 from .period import HOUR_MS
-from .steps import lower_median
 
-Column = np.ndarray[Any, Any]
-UNKNOWN: Final = -1
+READINGS_AT_ONCE: Final = 1 << 16
 NO_POOL: Final = Pool(0, None, None, None, None)
+_LEVEL_NAMES: Final = [str(level) for level in range(LEVELS + 1)]
 
 
 def cache_hours(engine: Engine) -> list[CacheHourRow]:
     """The hours of an engine, in time order (method §8.3, §8.4, §8.9)."""
-    times = _times(engine.usage)
-    if not len(times):
-        return []
-    values = np.asarray(engine.usage.values, dtype=np.float64)
-    ends = held_ends(times)
-    pools, which = _pools_at(engine.pools, times)
-    stale = _stale(engine, times, values)
-    starts, pieces, held = in_hours(times, ends)
-    hours = starts // HOUR_MS
-    first = np.flatnonzero(np.diff(hours, prepend=hours[0] - 1))
-    rows = [CacheHourRow(int(hours[at]) * HOUR_MS, pools[0]) for at in first]
-    last = np.append(first[1:], len(starts)) - 1
-    for row, at in zip(rows, last, strict=True):
-        row.pool = pools[which[pieces[at]]]
-    _count(rows, first, hours, starts, held, pieces, values, stale, pools, which)
-    _highest(rows, engine.running, "peak_running")
-    _highest(rows, engine.waiting, "peak_waiting")
-    return rows
+    return cache_hours_together([engine])[0]
+
+
+def cache_hours_together(
+    engines: Sequence[Engine], usual: Sequence[Usual] = ()
+) -> list[list[CacheHourRow]]:
+    """The hours of each engine. `usual` tells the usual interval of days that an engine's readings
+    here do not hold whole."""
+    found: list[list[CacheHourRow]] = [[] for _ in engines]
+    for places in alike([len(engine.usage.times_ms) for engine in engines]):
+        some = [engines[place] for place in places]
+        for row, at in _hours(some, [usual[place] for place in places] if usual else ()):
+            found[places[at]].append(row)
+    return found
+
+
+def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The places of columns of one length, not too many readings at a time; empty ones left out."""
+    by_length: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(place)
+    by_length.pop(0, None)
+    for length, places in by_length.items():
+        most = max(1, READINGS_AT_ONCE // length)
+        for start in range(0, len(places), most):
+            yield places[start : start + most]
+
+
+def _hours(engines: Sequence[Engine], usual: Sequence[Usual]) -> Iterator[tuple[CacheHourRow, int]]:
+    """The hours of engines with equally many readings, each with its engine's place."""
+    times = np.array([engine.usage.times_ms for engine in engines], dtype=np.int64)
+    values = np.array([engine.usage.values for engine in engines], dtype=np.float64)
+    pieces = Pieces.cut(times, held_ends_of_rows(times, usual_of_rows(times, usual)))
+    pools, which = _pools_at(engines, times)
+    stale = _stale(engines, times, values).ravel()[pieces.of]
+    value, pool = values.ravel()[pieces.of], which.ravel()[pieces.of]
+    levels = _levels(pieces, value, stale)
+    columns = zip(
+        pieces.rows.tolist(),
+        pieces.hours_ms.tolist(),
+        pool[pieces.last].tolist(),
+        pieces.sums(np.where(stale, 0, pieces.held)),
+        pieces.sums(np.where(stale, pieces.held, 0)),
+        *_blocks(pieces, value, stale, pools, pool),
+        _highest([engine.running for engine in engines], times, pieces),
+        _highest([engine.waiting for engine in engines], times, pieces),
+        levels,
+        strict=True,
+    )
+    for at, hour_ms, of, observed, asleep, active, peak, peak_ms, running, waiting, told in columns:
+        row = CacheHourRow(
+            hour_ms, pools[of], observed, active, peak, peak_ms, running, waiting, asleep, told
+        )
+        yield row, at
 
 
 def _times(gauge: Gauge) -> Column:
     return np.asarray(gauge.times_ms, dtype=np.int64)
 
 
-def held_ends(times: Column) -> Column:
-    """Until when each reading holds: the next one, or one usual interval before a gap and at the
-    end; never longer than an hour."""
-    steps = np.diff(times)
-    usual = _usual_at(times, steps)
-    following = np.append(times[1:], UNKNOWN)
-    step = np.append(steps, 0)
-    is_last = following == UNKNOWN
-    # As `is_gap`: longer than two and a half usual intervals, in whole numbers.
-    gap = (2 * step > 5 * usual) | is_last
-    until = np.where(
-        usual == UNKNOWN,
-        np.where(is_last, times, following),
-        np.where(gap, times + usual, following),
-    )
-    return np.maximum(times, np.minimum(until, times + HOUR_MS))
-
-
-def _usual_at(times: Column, steps: Column) -> Column:
-    """The usual interval of each reading's UTC day; the first day without one has the next's."""
-    usual = np.full(len(times), UNKNOWN, dtype=np.int64)
-    if not len(steps):
-        return usual
-    days = times // DAY_MS
-    ending = days[1:]
-    edges = np.flatnonzero(np.diff(ending, prepend=ending[0] - 1))
-    known = {
-        int(ending[low]): lower_median(steps[low:high].tolist())
-        for low, high in zip(edges, np.append(edges[1:], len(steps)), strict=True)
-    }
-    known.setdefault(int(days[0]), next(iter(known.values())))
-    for day, value in known.items():
-        low, high = np.searchsorted(days, [day, day + 1])
-        usual[low:high] = value
-    return usual
-
-
-def _pools_at(pools: Sequence[Pool], times: Column) -> tuple[list[Pool], Column]:
+def _pools_at(engines: Sequence[Engine], times: Column) -> tuple[list[Pool], Column]:
     """The pools, and which of them each reading had: the newest that began, else the first that
     tells its blocks."""
-    kept = [NO_POOL, *pools]
-    which = np.zeros(len(times), dtype=np.int64)
-    has_blocks = np.zeros(len(times), dtype=bool)
-    for number, pool in enumerate(pools, start=1):
-        taken = (pool.from_ms <= times) | ~has_blocks
-        which[taken] = number
-        has_blocks[taken] = pool.blocks is not None
+    kept = [NO_POOL]
+    which = np.zeros(times.shape, dtype=np.int64)
+    for row, engine in enumerate(engines):
+        if len(engine.pools) == 1:
+            which[row] = len(kept)
+        else:
+            has_blocks = np.zeros(times.shape[1], dtype=bool)
+            for number, pool in enumerate(engine.pools, start=len(kept)):
+                taken = (pool.from_ms <= times[row]) | ~has_blocks
+                which[row][taken] = number
+                has_blocks[taken] = pool.blocks is not None
+        kept += engine.pools
     return kept, which
 
 
-def _stale(engine: Engine, times: Column, values: Column) -> Column:
-    stale = np.zeros(len(times), dtype=bool)
-    if engine.moves_known:
-        moved = np.asarray(engine.moved_ms, dtype=np.int64)
-        at = np.searchsorted(moved, times, side="right") - 1
-        since = np.where(at >= 0, moved[at] if len(moved) else 0, times[0])
-        stale = (times - since > STALE_AFTER_MS) & (values > 0)
-    asleep = _times(engine.asleep)
-    if len(asleep):
-        at = np.searchsorted(asleep, times, side="right") - 1
-        awake = np.asarray(engine.asleep.values, dtype=np.float64)
-        stale |= (at >= 0) & (awake[at] == 0)
+def _stale(engines: Sequence[Engine], times: Column, values: Column) -> Column:
+    """Whether each reading is stale: no token moved for five minutes while use stood above 0, or
+    the engine asleep (method §8.9)."""
+    since = np.empty_like(times)
+    for row, engine in enumerate(engines):
+        since[row] = _moved_before(engine, times[row])
+    stale = (times - since > STALE_AFTER_MS) & (values > 0)
+    for row, engine in enumerate(engines):
+        asleep = _times(engine.asleep)
+        if len(asleep):
+            at = np.searchsorted(asleep, times[row], side="right") - 1
+            awake = np.asarray(engine.asleep.values, dtype=np.float64)
+            stale[row] |= (at >= 0) & (awake[at] == 0)
     return stale
 
 
-def in_hours(times: Column, ends: Column) -> tuple[Column, Column, Column]:
-    """Spans cut at full hours: where each piece starts, of which reading it is, how long it holds.
-
-    A span is at most an hour long and so touches two hours at most; one without length stands once.
-    """
-    cut = (times // HOUR_MS + 1) * HOUR_MS
-    over = np.flatnonzero(ends > cut)
-    starts = np.concatenate([times, cut[over]])
-    held = np.concatenate([np.minimum(ends, cut) - times, ends[over] - cut[over]])
-    pieces = np.concatenate([np.arange(len(times)), over])
-    order = np.argsort(starts, kind="stable")
-    return starts[order], pieces[order], held[order]
+def _moved_before(engine: Engine, times: Column) -> Column:
+    """When tokens moved last before each reading, or the first reading; the reading itself where
+    nothing tells that."""
+    if not engine.moves_known:
+        return times
+    moved = np.asarray(engine.moved_ms, dtype=np.int64)
+    if len(moved) == len(times) and (moved == times).all():
+        return times
+    at = np.searchsorted(moved, times, side="right") - 1
+    return np.where(at >= 0, moved[at] if len(moved) else 0, times[0])
 
 
-def _count(
-    rows: list[CacheHourRow],
-    first: Column,
-    hours: Column,
-    starts: Column,
-    held: Column,
-    pieces: Column,
-    values: Column,
-    stale: Column,
-    pools: list[Pool],
-    which: Column,
-) -> None:
-    """Fills the rows: stale time, observed time, levels, active block-milliseconds, the peak."""
-    number = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(hours))))
-    is_stale, value = stale[pieces], values[pieces]
-    _sum_into(rows, "stale_ms", number, held, is_stale)
-    seen = ~is_stale
-    _sum_into(rows, "observed_ms", number, held, seen)
+def _levels(pieces: Pieces, value: Column, stale: Column) -> list[dict[str, int]]:
+    """How long each hour stood at each level, ms."""
+    seen = np.flatnonzero(~stale)
+    found: list[dict[str, int]] = [{} for _ in pieces.first]
+    if not len(seen):
+        return found
     level = np.clip(np.trunc(value[seen] * LEVELS), 0, LEVELS).astype(np.int64)
-    codes, at = np.unique(number[seen] * (LEVELS + 1) + level, return_inverse=True)
-    for code, total in zip(codes.tolist(), _added(at, held[seen], len(codes)), strict=True):
-        rows[code // (LEVELS + 1)].levels_ms[str(code % (LEVELS + 1))] = total
-    lent = np.array([UNKNOWN if p.blocks is None else p.blocks - p.null_blocks for p in pools])
-    has_blocks = np.array([p.blocks is not None for p in pools])
-    pool = which[pieces]
-    known = np.flatnonzero(seen & has_blocks[pool] & (value >= 0) & (value <= 1))
-    blocks = np.rint(value[known] * lent[pool[known]]).astype(np.int64)
-    _blocks_into(rows, number[known], blocks, held[known], starts[known])
+    codes = pieces.number()[seen] * (LEVELS + 1) + level
+    there = np.flatnonzero(np.bincount(codes))
+    # Milliseconds of an hour: doubles hold their sums exactly.
+    held = np.bincount(codes, weights=pieces.held[seen])[there].astype(np.int64)
+    hours, levels = there // (LEVELS + 1), there % (LEVELS + 1)
+    edges = np.flatnonzero(np.diff(hours, prepend=-1, append=len(found)))
+    names, amounts = [_LEVEL_NAMES[each] for each in levels.tolist()], held.tolist()
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        found[int(hours[low])] = dict(zip(names[low:high], amounts[low:high], strict=True))
+    return found
 
 
-def _added(at: Column, amounts: Column, count: int) -> list[int]:
-    """Whole sums by place."""
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, at, amounts)
-    whole: list[int] = sums.tolist()
-    return whole
+def _blocks(
+    pieces: Pieces, value: Column, stale: Column, pools: Sequence[Pool], pool: Column
+) -> tuple[list[int | None], list[int | None], list[int | None]]:
+    """Active block-milliseconds, highest blocks and when, of each hour; None without any known."""
+    has_blocks = np.array([one.blocks is not None for one in pools])
+    lent = np.array([0 if one.blocks is None else one.blocks - one.null_blocks for one in pools])
+    known = ~stale & has_blocks[pool] & (value >= 0) & (value <= 1)
+    blocks = np.where(known, np.rint(np.where(known, value, 0) * lent[pool]), -1).astype(np.int64)
+    is_told = [count > 0 for count in pieces.counts(known)]
+    highest = pieces.highest(blocks)
+    columns = (
+        pieces.sums(np.where(known, blocks * pieces.held, 0)),
+        highest.tolist(),
+        pieces.first_of_highest(blocks, highest),
+    )
+    active, peak, peak_ms = (
+        [one if told else None for one, told in zip(column, is_told, strict=True)]
+        for column in columns
+    )
+    return active, peak, peak_ms
 
 
-def _sum_into(
-    rows: list[CacheHourRow], name: str, number: Column, held: Column, chosen: Column
-) -> None:
-    for row, total in zip(rows, _added(number[chosen], held[chosen], len(rows)), strict=True):
-        setattr(row, name, total)
+def _highest(gauges: Sequence[Gauge], times: Column, pieces: Pieces) -> list[int | None]:
+    """The highest value of each engine's gauge in each hour, where it was read."""
+    read_together = [_is_read_with(gauge, row) for gauge, row in zip(gauges, times, strict=True)]
+    found: list[int | None] = [None] * len(pieces.first)
+    if any(read_together):
+        none = np.full(times.shape[1], -np.inf)
+        values = np.array(
+            [gauge.values if together else none
+             for gauge, together in zip(gauges, read_together, strict=True)],
+            dtype=np.float64,
+        )  # fmt: skip
+        highest = pieces.highest(np.where(pieces.is_own, values.ravel()[pieces.of], -np.inf))
+        found = [int(each) if each > -np.inf else None for each in highest.tolist()]
+    for number, (row, hour_ms) in enumerate(
+        zip(pieces.rows.tolist(), pieces.hours_ms.tolist(), strict=True)
+    ):
+        if not read_together[row] and len(gauges[row].times_ms):
+            low, high = np.searchsorted(_times(gauges[row]), [hour_ms, hour_ms + HOUR_MS])
+            mine = gauges[row].values[low:high]
+            found[number] = int(np.asarray(mine, dtype=np.float64).max()) if high > low else None
+    return found
 
 
-def _blocks_into(
-    rows: list[CacheHourRow], number: Column, blocks: Column, held: Column, starts: Column
-) -> None:
-    if not len(number):
-        return
-    edges = np.flatnonzero(np.diff(number, prepend=number[0] - 1))
-    for low, high in zip(edges, np.append(edges[1:], len(number)), strict=True):
-        row = rows[int(number[low])]
-        best = low + int(np.argmax(blocks[low:high]))  # the first of several
-        row.active_block_ms = int(np.dot(blocks[low:high], held[low:high]))
-        row.peak_blocks, row.peak_ms = int(blocks[best]), int(starts[best])
-
-
-def _highest(rows: list[CacheHourRow], gauge: Gauge, name: str) -> None:
-    """The highest value of a gauge in each hour, where it was read."""
-    times = _times(gauge)
-    if not len(times):
-        return
-    values = np.asarray(gauge.values, dtype=np.float64)
-    lows = np.searchsorted(times, [row.hour_ms for row in rows])
-    highs = np.searchsorted(times, [row.hour_ms + HOUR_MS for row in rows])
-    for row, low, high in zip(rows, lows.tolist(), highs.tolist(), strict=True):
-        if high > low:
-            setattr(row, name, int(values[low:high].max()))
+def _is_read_with(gauge: Gauge, times: Column) -> bool:
+    """Whether a gauge was read at just these instants."""
+    if len(gauge.times_ms) != len(times):
+        return False
+    return bool((_times(gauge) == times).all())

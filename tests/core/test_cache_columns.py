@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finops.core import cache, cache_columns
 from finops.core.cache import Engine, Gauge, Pool
+from finops.core.held_pieces import held_ends
 
 HOUR = 3_600_000
 START = 1_794_787_200_000 - 2 * HOUR  # two hours before a UTC midnight
@@ -69,11 +72,63 @@ def test_columns_and_readings_give_the_same_hours(engine):
     assert cache_columns.cache_hours(engine) == cache.cache_hours(engine)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(engines(), max_size=6))
+def test_engines_together_give_what_each_gives_alone(some):
+    twice = [*some, *some]  # equally many readings at least once
+    assert cache_columns.cache_hours_together(twice) == [cache.cache_hours(one) for one in twice]
+
+
+@st.composite
+def read_alike(draw):
+    """Engines with equally many readings, most of them read at the instants of the first."""
+    gaps = draw(steps)
+    found = []
+    for _ in range(draw(st.integers(2, 5))):
+        one = draw(engines())
+        first = draw(st.sampled_from([0, 0, 7_000, HOUR - 1, HOUR]))
+        mine = draw(st.sampled_from([gaps, gaps, draw(st.permutations(gaps))]))
+        times = times_of(first, mine)
+        usage = Gauge(times, [draw(use) for _ in times])
+        running = draw(
+            st.sampled_from([one.running, Gauge(times, [float(n) for n in range(len(times))])])
+        )
+        moved = draw(st.sampled_from([one.moved_ms, times]))
+        found.append(replace(one, usage=usage, running=running, moved_ms=moved))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(read_alike())
+def test_engines_read_alike_give_what_each_gives_alone(some):
+    assert cache_columns.cache_hours_together(some) == [cache.cache_hours(one) for one in some]
+
+
+@settings(max_examples=200, deadline=None)
+@given(engines(), st.data())
+def test_the_last_hours_follow_from_the_days_usual_intervals(engine, data):
+    """The readings from some instant on, and what is known of the days before, give its hours."""
+    times = list(engine.usage.times_ms)
+    whole = cache.cache_hours(engine)
+    usual = cache._usual_by_day(times)
+    since = data.draw(st.sampled_from([row.hour_ms for row in whole]))
+    # From the reading that holds into the hour on; moved at the first reading of all at the latest.
+    low = max(0, sum(t < since for t in times) - 1)
+    late = replace(
+        engine,
+        usage=Gauge(times[low:], engine.usage.values[low:]),
+        moved_ms=sorted({times[0], *engine.moved_ms}),
+    )
+    whole = cache.cache_hours(replace(engine, moved_ms=late.moved_ms))
+    (rows,) = cache_columns.cache_hours_together([late], [usual])
+    assert [r for r in rows if r.hour_ms >= since] == [r for r in whole if r.hour_ms >= since]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 3 * HOUR), steps)
 def test_each_reading_holds_as_long(first, gaps):
     times = times_of(first, gaps)
-    ends = cache_columns.held_ends(cache_columns._times(Gauge(times)))
+    ends = held_ends(np.array(times))
     assert list(zip(times, ends.tolist(), strict=True)) == list(cache.held_spans(times))
 
 

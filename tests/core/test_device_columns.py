@@ -32,6 +32,14 @@ def test_columns_and_readings_give_the_same_hours(series):
     assert device_columns.device_hours(series) == device.device_hours(series)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(one_series(), max_size=4), max_size=5))
+def test_devices_together_give_what_each_gives_alone(devices):
+    twice = [*devices, *devices]  # equally many readings at least once
+    hours = device_columns.device_hours_together(twice)
+    assert hours == [device.device_hours(series) for series in twice]
+
+
 def test_two_replicas_of_one_pod_are_no_two_tenants():
     times = [START, START + 60_000]
     one = DeviceSeries("used", ("llm", "chat-0"), times, [MIB, MIB])

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from finops.core.cache import CacheHourRow, Engine, Pool
-from finops.core.cache_columns import cache_hours
-from finops.core.period import HOUR_MS, instant_of
-from finops.ledger.models import CacheHour, Series
+from finops.core.cache import Engine, Gauge, Pool
+from finops.core.cache_columns import cache_hours_together
+from finops.core.period import HOUR_MS
+from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
-from .bulk import copy_rows
 from .engine_gauges import ROLES as POOL_ROLES
 from .engine_gauges import pools_by_gauges
-from .gauges import LOOK_BACK_MS, Column, Gauges, Span
+from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding
+from .memory_rows import post_caches
+
+if TYPE_CHECKING:
+    from .at_hand import AtHand
 
 KEPT_LABELS = (
     "block_size",
@@ -47,13 +52,35 @@ def derive_caches(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datet
     since = min((span.since(own.first(usage)[0]) for usage, _ in usages), default=from_ms)
     beside = [one for _, series in usages for one in series if one.role in GAUGES]
     gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS))
-    kept = _current([usage for usage, _ in usages], since)
-    new: list[CacheHour] = []
-    for usage, series in usages:
-        for row in cache_hours(_engine(usage, series, gauges)):
-            if row.hour_ms >= since:
-                _add(new, usage, row, kept.get((usage.pk, instant_of(row.hour_ms))), at)
-    copy_rows(new)
+    engines = [_engine(usage, series, gauges) for usage, series in usages]
+    rows = zip((usage.pk for usage, _ in usages), cache_hours_together(engines), strict=True)
+    post_caches(rows, since, at)
+
+
+def derive_caches_at_hand(
+    wanted: Sequence[Sequence[Series]], at_hand: AtHand, since: int, *, at: datetime
+) -> None:
+    """The same, from an hour on, of targets whose readings are at hand."""
+    usages = [(usage, series) for series in wanted for usage in _usage_series(series)]
+    beside = [one for _, series in usages for one in series if one.role in GAUGES]
+    gauges = at_hand.gauges([*(usage for usage, _ in usages), *beside], since - LOOK_BACK_MS)
+    engines = [
+        _late(_engine(usage, series, gauges), since, at_hand.first_ms(usage))
+        for usage, series in usages
+    ]
+    hours = cache_hours_together(engines, [at_hand.usual(usage) for usage, _ in usages])
+    post_caches(zip((usage.pk for usage, _ in usages), hours, strict=True), since, at)
+
+
+def _late(engine: Engine, since: int, first_ms: int | None) -> Engine:
+    """An engine from the reading on that holds at an instant. Where nothing moved since, its first
+    reading of all tells how long."""
+    usage = engine.usage
+    times, values = from_holding((usage.times_ms, usage.values), since)  # type: ignore[arg-type]
+    moved = np.asarray(engine.moved_ms, dtype=np.int64)
+    if first_ms is not None and not (len(moved) and moved[0] <= first_ms):
+        moved = np.concatenate(([first_ms], moved))
+    return replace(engine, usage=Gauge(times, values), moved_ms=moved)  # type: ignore[arg-type]
 
 
 def _usage_series(series: Sequence[Series]) -> list[Series]:
@@ -72,47 +99,6 @@ def _usage_series(series: Sequence[Series]) -> list[Series]:
 def _ranks(series: Series) -> list[int]:
     texts = (series.labels.get(name, "") for name in RANKS)
     return [int(text) if text.isdigit() else 0 for text in texts]
-
-
-def _add(
-    new: list[CacheHour],
-    series: Series,
-    row: CacheHourRow,
-    old: CacheHour | None,
-    at: datetime,
-) -> None:
-    fresh = CacheHour(
-        series=series,
-        hour=instant_of(row.hour_ms),
-        revision=old.revision + 1 if old else 1,
-        blocks=row.pool.blocks,
-        block_size=row.pool.block_size,
-        pool_tokens=row.pool.pool_tokens,
-        max_model_len=row.pool.max_model_len,
-        observed_ms=row.observed_ms,
-        active_block_ms=None if row.active_block_ms is None else Decimal(row.active_block_ms),
-        peak_blocks=row.peak_blocks,
-        peak_ms=row.peak_ms,
-        peak_running=row.peak_running,
-        peak_waiting=row.peak_waiting,
-        stale_ms=row.stale_ms,
-        levels_ms=row.levels_ms,
-        configuration=dict(row.pool.configuration),
-        posted_at=at,
-    )
-    names = [f.attname for f in CacheHour._meta.concrete_fields]
-    compared = [n for n in names if n not in ("id", "revision", "posted_at")]
-    if old is None or any(getattr(old, name) != getattr(fresh, name) for name in compared):
-        new.append(fresh)
-
-
-def _current(series: Sequence[Series], from_ms: int) -> dict[tuple[int, datetime], CacheHour]:
-    rows = (
-        CacheHour.objects.filter(series__in=series, hour__gte=instant_of(from_ms))
-        .order_by("series_id", "hour", "-revision")
-        .distinct("series_id", "hour")
-    )
-    return {(row.series_id, row.hour): row for row in rows}
 
 
 def _engine(usage: Series, series: Sequence[Series], gauges: Gauges) -> Engine:
@@ -150,7 +136,12 @@ def _moves(counters: Sequence[Series], gauges: Gauges) -> Column:
         for one in counters
         for times, values in gauges.replicas(one).values()
     ]
-    return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+    if not found:
+        return np.zeros(0, dtype=np.int64)
+    first, *others = found
+    if all(len(one) == len(first) and (one == first).all() for one in others):
+        return first
+    return np.unique(np.concatenate(found))
 
 
 def _pools(usage: Series, series: Sequence[Series], gauges: Gauges) -> list[Pool]:

@@ -15,15 +15,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from django.conf import settings
 
-from finops.core.period import HOUR, Period, hour_of, rfc3339
+from finops.core.period import HOUR, Period, hour_of, milliseconds, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, Source
+from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.fetches import is_part_posted, is_posted, note_fetch, take_turn
@@ -111,13 +113,14 @@ def collect_source(
             wanted = windows_of(source, door, at=at, period=period)
             again = period is not None
             with _Reader(source, door, wanted, again=again) as reader:
+                post = partial(
+                    collect_window, source, door=door, by=by, at=at, again=again,
+                    read=reader.read, at_hand=AtHand(),
+                )  # fmt: skip
                 for number, window in enumerate(wanted, 1):
                     progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
                     result.incomplete_hours |= set(window.hours())  # until it has come
-                    found = collect_window(
-                        source, window, door=door, by=by, at=at, again=again, read=reader.read
-                    )
-                    _add(result, found)
+                    _add(result, post(window))
     except FetchFailed as error:
         result.warnings.append(str(error))
     return result
@@ -254,13 +257,15 @@ def collect_window(
     again: bool = False,
     read: Callable[[Period], Gathered] | None = None,
     share: Share = WHOLE,
+    at_hand: AtHand | None = None,
 ) -> Window:
     """Ask for one window, or a part of it, and post what came, in one transaction.
 
     Without `again`, a window that was fetched whole before is left alone. `read` gives the samples
     of a window that may have been asked for already; by default the door is asked. A store that goes on
     warning leaves a fetch that says so and no readings (method §2.8); one that does not answer
-    leaves the same and raises FetchFailed.
+    leaves the same and raises FetchFailed. `at_hand` is what the windows before brought, for a run
+    that goes on window after window.
     """
     if not again and (is_complete(source, window) or is_part_posted(source, window, share)):
         return Window(window, True, False, Gathered())
@@ -272,7 +277,15 @@ def collect_window(
     if not gathered.complete:
         _post_incomplete(source, window, gathered.warnings, at)
         return Window(window, False, True, gathered)
-    return _post(source, window, gathered, by=by, at=at, share=share)
+    try:
+        posted = _post(source, window, gathered, by=by, at=at, share=share, at_hand=at_hand)
+    except BaseException:
+        if at_hand is not None:
+            at_hand.forget()
+        raise
+    if at_hand is not None:
+        at_hand.end_window(milliseconds(window.end))
+    return posted
 
 
 def _gather(source: Source, window: Period, door: Door, share: Share = WHOLE) -> Gathered:
@@ -301,7 +314,14 @@ def _post_incomplete(source: Source, window: Period, warnings: list[str], at: da
 
 
 def _post(
-    source: Source, window: Period, gathered: Gathered, *, by: str, at: datetime, share: Share
+    source: Source,
+    window: Period,
+    gathered: Gathered,
+    *,
+    by: str,
+    at: datetime,
+    share: Share,
+    at_hand: AtHand | None,
 ) -> Window:
     """Keep the canonical document, then post document, fetch and readings together."""
     name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
@@ -328,7 +348,7 @@ def _post(
         )
         # Rows may name the document before it stands there (deferred foreign keys); its own row,
         # which can never be changed, is written last, when all its counts are known.
-        posted = post_readings(document, source, gathered.series, at=at)
+        posted = post_readings(document, source, gathered.series, at=at, at_hand=at_hand)
         _write_document(document, posted, gathered.notes)
         note_fetch(source, window, share, document, gathered, at)
     return Window(window, True, True, gathered, len(posted.refused))

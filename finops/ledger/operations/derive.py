@@ -18,11 +18,12 @@ from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import ReadingBlock, Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name
 
+from .at_hand import AtHand
 from .bulk import copy_rows
 from .cache import GAUGES as CACHE_GAUGES
-from .cache import derive_caches
+from .cache import derive_caches, derive_caches_at_hand
 from .deriving import COUNTER_ROLES, Deriving, current_rows, is_same
-from .devices import PROCESS, derive_devices
+from .devices import PROCESS, derive_devices, derive_devices_at_hand
 from .devices import ROLES as DEVICE_ROLES
 from .loading import Loaded
 from .locks import lock, lock_shared
@@ -33,6 +34,7 @@ from .plain import MARK_ROLES, Plain
 GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, PROCESS, *NODE_ROLES)
 READ_BESIDE = (*GAUGE_ROLES, *CACHE_GAUGES)
 GAUGE_TARGETS_AT_ONCE = 32
+TARGETS_AT_HAND_AT_ONCE = 256
 TARGET_HOURS_AT_ONCE = 64
 _NO_POSTING = instant_of(0)
 
@@ -91,9 +93,17 @@ GROUP BY target.job
 """
 
 
-def derive_affected(source: Source, affected: Affected, *, at: datetime, plain: Plain) -> None:
+def derive_affected(
+    source: Source,
+    affected: Affected,
+    *,
+    at: datetime,
+    plain: Plain,
+    at_hand: AtHand | None = None,
+) -> None:
     """Derives every affected target, and those whose births an earlier reading of their job may
-    now prove (method §2.4). Plain targets are counted from the document's readings at hand.
+    now prove (method §2.4). Plain targets are counted from the document's readings at hand, and
+    gauges from those of the run, where they are.
 
     Who moves a job's earliest reading waits for all others that derive, and they for it: each
     must see the other's rows or the other's readings.
@@ -119,7 +129,9 @@ def derive_affected(source: Source, affected: Affected, *, at: datetime, plain: 
     latest_ms = max(_of_jobs(source, _LATEST).values()) if careful else 0
     for from_ms, some in _together(careful, affected.targets, latest_ms):
         _derive_together(some, from_ms, earliest, at)
-    _derive_gauges(targets, affected.targets, at)
+    done = _derive_gauges_at_hand(affected.targets, at_hand, at) if at_hand is not None else set()
+    left = [target for target in targets if target.pk not in done]
+    _derive_gauges(left, affected.targets, at)
 
 
 def _together(
@@ -153,6 +165,18 @@ def _derive_together(
         for target in targets
     ]
     copy_rows([row for each in deriving for row in each.changed(from_ms)])
+
+
+def _derive_gauges_at_hand(since: Mapping[int, int], at_hand: AtHand, at: datetime) -> set[int]:
+    """The hours of KV caches and devices of the targets whose gauges are at hand; gives those."""
+    done: set[int] = set()
+    for from_ms, wanted in sorted(at_hand.ready(since).items()):
+        for start in range(0, len(wanted), TARGETS_AT_HAND_AT_ONCE):
+            some = wanted[start : start + TARGETS_AT_HAND_AT_ONCE]
+            derive_caches_at_hand(some, at_hand, from_ms, at=at)
+            derive_devices_at_hand(some, at_hand, from_ms, at=at)
+        done |= {series[0].target_id for series in wanted}
+    return done
 
 
 def _derive_gauges(targets: Sequence[Target], since: Mapping[int, int], at: datetime) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from finops.core.device import DeviceHourRow, DeviceSeries, Tenant
-from finops.core.device_columns import device_hours
+from finops.core.device_columns import device_hours_together
+from finops.core.held_pieces import Usual
 from finops.core.holders import Holders, Holding, holders_by_hour
-from finops.core.period import instant_of
-from finops.ledger.models import DeviceHour, Series
+from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
-from .bulk import copy_rows
-from .gauges import LOOK_BACK_MS, Columns, Gauges, Span
+from .gauges import LOOK_BACK_MS, Columns, Gauges, Span, from_holding
+from .memory_rows import post_devices
+
+if TYPE_CHECKING:
+    from .at_hand import AtHand
 
 ROLES = {
     "device_used_bytes": "used",
@@ -46,24 +50,51 @@ def derive_devices(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: date
     since = min((span.since(own.first(one)[0]) for one in used), default=span.from_ms)
     rest = [one for one in every if one.role != "device_used_bytes"]
     gauges = own.joined_by(Gauges(rest, since - LOOK_BACK_MS))
-    kept = _current({one.target_id for one in every}, since)
+    _post(every, gauges, since, at)
+
+
+def derive_devices_at_hand(
+    wanted: Sequence[Sequence[Series]], at_hand: AtHand, since: int, *, at: datetime
+) -> None:
+    """The same, from an hour on, of targets whose readings are at hand: each device's use is told
+    by one series, and no process."""
+    every = [one for series in wanted for one in series if one.role in ROLES]
+    if every:
+        gauges = at_hand.gauges(every, since - LOOK_BACK_MS)
+        _post(every, gauges, since, at, at_hand)
+
+
+def _post(
+    every: Sequence[Series],
+    gauges: Gauges,
+    since: int,
+    at: datetime,
+    at_hand: AtHand | None = None,
+) -> None:
     exported = {one.target_id for one in every if "exported_pod" in one.labels}
-    new: list[DeviceHour] = []
-    for (target, device), members in _devices(every).items():
-        is_exported = target in exported
-        told = _read(members, is_exported, gauges)
-        rows = device_hours(told)
-        holders = _holders(members, told, rows, gauges)
-        for row in rows:
-            if row.hour_ms < since:
-                continue
-            old = kept.get((target, device, instant_of(row.hour_ms)))
-            fresh = _fresh(target, device, members, row, at)
-            fresh.holders = holders.get(row.hour_ms, {})
-            if _differs(old, fresh):
-                fresh.revision = old.revision + 1 if old else 1
-                new.append(fresh)
-    copy_rows(new)
+    devices = _devices(every)
+    told = [_read(mine, target in exported, gauges) for (target, _), mine in devices.items()]
+    usual: list[Usual] = []
+    if at_hand is not None:
+        told = [[_late(one, since) for one in read] for read in told]
+        usual = [
+            next((at_hand.usual(one) for one in mine if one.role == "device_used_bytes"), {})
+            for mine in devices.values()
+        ]
+    hours = device_hours_together(told, usual)
+    rows = [
+        (key, kept_labels(mine), _holders(mine, read, found, gauges), found)
+        for (key, mine), read, found in zip(devices.items(), told, hours, strict=True)
+    ]
+    post_devices(rows, since, at)
+
+
+def _late(one: DeviceSeries, since: int) -> DeviceSeries:
+    """The device's use from the reading on that holds at an instant; what stands beside it whole."""
+    if one.role != "used":
+        return one
+    times, values = from_holding((one.times_ms, one.values), since)  # type: ignore[arg-type]
+    return replace(one, times_ms=times, values=values)  # type: ignore[arg-type]
 
 
 def _devices(series: Sequence[Series]) -> dict[tuple[int, str], list[Series]]:
@@ -143,44 +174,6 @@ def _holders(
     return holders_by_hour(holdings, {row.hour_ms: row.byte_ms.get("used", 0) for row in rows})
 
 
-def _current(targets: Iterable[int], from_ms: int) -> dict[tuple[int, str, datetime], DeviceHour]:
-    rows = (
-        DeviceHour.objects.filter(target__in=targets, hour__gte=instant_of(from_ms))
-        .order_by("target_id", "device", "hour", "-revision")
-        .distinct("target_id", "device", "hour")
-    )
-    return {(row.target_id, row.device, row.hour): row for row in rows}
-
-
-def _fresh(
-    target: int, device: str, members: Sequence[Series], row: DeviceHourRow, at: datetime
-) -> DeviceHour:
-    labels = {
-        name: one.labels[name] for one in members for name in KEPT_LABELS if name in one.labels
-    }
-    sums = {role: Decimal(total) for role, total in row.byte_ms.items()}
-    return DeviceHour(
-        target_id=target,
-        device=device,
-        hour=instant_of(row.hour_ms),
-        revision=1,
-        observed_ms=row.observed_ms,
-        used_byte_ms=sums.get("used"),
-        free_byte_ms=sums.get("free"),
-        reserved_byte_ms=sums.get("reserved"),
-        total_bytes=row.total_bytes,
-        peak_used_bytes=row.peak_used_bytes,
-        peak_ms=row.peak_ms,
-        tenants=[list(one) for one in sorted(row.tenants)],
-        shared=row.shared,
-        labels=labels,
-        posted_at=at,
-    )
-
-
-def _differs(old: DeviceHour | None, fresh: DeviceHour) -> bool:
-    if old is None:
-        return True
-    names = [f.attname for f in DeviceHour._meta.concrete_fields]
-    compared = [n for n in names if n not in ("id", "revision", "posted_at")]
-    return any(getattr(old, name) != getattr(fresh, name) for name in compared)
+def kept_labels(members: Sequence[Series]) -> dict[str, str]:
+    """What the series of a device say of it beside its memory."""
+    return {name: one.labels[name] for one in members for name in KEPT_LABELS if name in one.labels}

@@ -74,6 +74,13 @@ class Gauges:
     def __init__(self, series: Iterable[Series], from_ms: int) -> None:
         self._columns = _read([one.pk for one in series], max(0, from_ms))
 
+    @classmethod
+    def of(cls, columns: dict[int, dict[str, Columns]]) -> Gauges:
+        """Readings that are at hand, by series and replica, names in order."""
+        found = cls((), 0)
+        found._columns = columns
+        return found
+
     def joined_by(self, other: Gauges) -> Gauges:
         """Both together; a series that both read counts as the first read it."""
         self._columns = other._columns | self._columns
@@ -98,6 +105,8 @@ class Gauges:
 
 def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
     pieces: dict[int, dict[str, list[Columns]]] = {}
+    if not keys:
+        return {}
     blocks = (
         ReadingBlock.objects.filter(series__in=keys, hour__gte=instant_of(from_ms))
         .order_by("series_id", "replica", "hour", "first_ms", "pk")
@@ -112,6 +121,13 @@ def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
         series: {replica: joined(parts) for replica, parts in sorted(replicas.items())}
         for series, replicas in pieces.items()
     }
+
+
+def from_holding(columns: Columns, from_ms: int) -> Columns:
+    """The readings from the one on that holds at an instant."""
+    times, values = columns
+    low = max(0, int(np.searchsorted(times, from_ms)) - 1)
+    return times[low:], values[low:]
 
 
 def joined(parts: list[Columns]) -> Columns:

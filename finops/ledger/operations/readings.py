@@ -19,6 +19,7 @@ from finops.sources.records import Rejection, SeriesReadings
 from finops.sources.sample_columns import in_rows, whole_numbers
 from finops.sources.samples import in_order, is_rising
 
+from .at_hand import AtHand
 from .blocks import Blocks
 from .charges import storable
 from .derive import Affected, derive_affected, differences
@@ -64,7 +65,12 @@ class PostedReadings:
 
 
 def post_readings(
-    document: Document, source: Source, series: Iterable[SeriesReadings], *, at: datetime
+    document: Document,
+    source: Source,
+    series: Iterable[SeriesReadings],
+    *,
+    at: datetime,
+    at_hand: AtHand | None = None,
 ) -> PostedReadings:
     """Keeps a document's samples and derives the hours they touch.
 
@@ -73,12 +79,14 @@ def post_readings(
     are a gauge or mark that is none, an instant off the calendar, the lower of two values at one
     instant, and a series whose labels cannot be kept.
     """
-    return _Posting(document, source, at).post(series)
+    return _Posting(document, source, at, at_hand).post(series)
 
 
 class _Posting:
-    def __init__(self, document: Document, source: Source, at: datetime) -> None:
-        self.source, self.at = source, at
+    def __init__(
+        self, document: Document, source: Source, at: datetime, at_hand: AtHand | None = None
+    ) -> None:
+        self.document, self.source, self.at, self.at_hand = document.sha256, source, at, at_hand
         self.posted = PostedReadings()
         self.names = Names(source)
         self.blocks = Blocks(document.sha256)
@@ -101,7 +109,9 @@ class _Posting:
                     self._leave(index, one, name)
         self.blocks.flush()
         self.posted.series = len(self.seen)
-        derive_affected(self.source, self.affected, at=self.at, plain=self.plain)
+        derive_affected(
+            self.source, self.affected, at=self.at, plain=self.plain, at_hand=self.at_hand
+        )
         return self.posted
 
     def _take(
@@ -114,6 +124,8 @@ class _Posting:
             self.seen.add(series.pk)
             self.affected.add(series.target, name.job, times[0])
             self.posted.readings += len(times)
+            if self.at_hand is not None:
+                self.at_hand.add(self.document, series, name.replica, times, values)
             cut = self.blocks.add(series, name.replica, times, values)
             self.plain.add(name.job, series, name.replica, *cut)
 

@@ -1,0 +1,315 @@
+"""Gauges at hand: what one run of collecting has just posted, so that the next window of it need not
+read it back.
+
+Deriving an hour of memory takes the readings of an hour or two before it, and the usual interval of
+its day. A run that goes on window after window has both. Whether the ledger holds anything else of
+a series is asked each time, when its target is locked: a series with blocks of other documents in
+the hours that count is read from the ledger as ever, and so is whatever is not usual (two replicas,
+several pods on a device, a day whose usual interval changes).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from django.db import connections
+
+from finops.core.counter import DAY_MS
+from finops.core.held_pieces import Usual
+from finops.core.period import HOUR_MS, instant_of
+from finops.ledger.models import Series
+from finops.ledger.which import ledger_name
+
+from .cache import GAUGES as CACHE_GAUGES
+from .devices import PROCESS, device_of
+from .devices import ROLES as DEVICE_ROLES
+from .gauges import LOOK_BACK_MS, Column, Columns, Gauges
+from .naming import Known
+from .nodes import ROLES as NODE_ROLES
+
+TIMED = ("kv_usage", "device_used_bytes")
+"""Roles whose readings' own times count; what stands beside them is only looked up."""
+
+COUNTERS = ("prompt", "generation")
+KEPT_MS = HOUR_MS + LOOK_BACK_MS
+READ = frozenset((*TIMED, *CACHE_GAUGES, *DEVICE_ROLES, *NODE_ROLES, PROCESS))
+ELSEWHERE = frozenset((*NODE_ROLES, PROCESS))
+
+_OTHERS = """
+SELECT wanted.id
+FROM unnest(%s::bigint[], %s::timestamptz[]) AS wanted(id, hour)
+WHERE EXISTS (
+    SELECT 1 FROM ledger_readingblock block
+    WHERE block.series_id = wanted.id AND block.hour >= wanted.hour
+      AND block.document_id <> ALL(%s)
+)
+"""
+_COUNTS = """
+SELECT target_id, count(*) FROM ledger_series
+WHERE target_id = ANY(%s) AND role = ANY(%s) GROUP BY target_id
+"""
+
+
+@dataclass(slots=True)
+class Held:
+    """The readings of one series that this run has posted: the last hours of them, how often each
+    step of a UTC day came, and whether they are of one replica and rose in time throughout.
+
+    `before_ms` and `was` are the last reading and the usual intervals before the newest window.
+    """
+
+    replica: str
+    first_ms: int
+    pieces: list[Columns] = field(default_factory=list)
+    steps: dict[int, dict[int, int]] = field(default_factory=dict)
+    usual: dict[int, int] = field(default_factory=dict)
+    is_usual: bool = True
+    is_new: bool = True
+    last_ms: int | None = None
+    before_ms: int | None = None
+    was: dict[int, int] = field(default_factory=dict)
+
+    def add(self, replica: str, times: Column, values: Column, is_timed: bool) -> None:
+        """Takes the readings of one more window."""
+        last = self.last_ms
+        if replica != self.replica or (last is not None and times[0] <= last):
+            self.is_usual = False
+        self.before_ms, self.was = last, dict(self.usual)
+        self.pieces.append((times, values))
+        self.last_ms = int(times[-1])
+        if is_timed and self.is_usual:
+            self._count(times if last is None else np.concatenate(([last], times)))
+
+    def _count(self, times: Column) -> None:
+        """Counts the steps between these readings, each in the day of the reading it ends at."""
+        steps, days = np.diff(times), times[1:] // DAY_MS
+        if not len(steps):
+            return
+        for day in {int(days[0]), int(days[-1])}:
+            mine = steps if days[0] == days[-1] else steps[days == day]
+            counts = self.steps.setdefault(day, {})
+            for length, count in _counted(mine):
+                counts[length] = counts.get(length, 0) + count
+            self.usual[day] = _lower_median(counts)
+        if (first := self.first_ms // DAY_MS) not in self.steps:
+            self.usual[first] = next(iter(self.usual.values()))  # as `core.cache` has it
+
+    def columns(self, from_ms: int, *, and_before: bool) -> Columns | None:
+        """The readings from an instant on, and the one before where it is asked for; None without
+        any."""
+        first = next(
+            (place for place, (times, _) in enumerate(self.pieces) if times[-1] >= from_ms), None
+        )
+        if first is None:
+            return None
+        times, values = self.pieces[first]
+        low = int(np.searchsorted(times, from_ms))
+        if and_before and low:
+            low -= 1
+        elif and_before and first:
+            first, low = first - 1, -1
+            times, values = self.pieces[first]
+        more = self.pieces[first + 1 :]
+        if not more:
+            return times[low:], values[low:]
+        return (
+            np.concatenate([times[low:], *(piece[0] for piece in more)]),
+            np.concatenate([values[low:], *(piece[1] for piece in more)]),
+        )
+
+    def forget_before(self, from_ms: int) -> None:
+        """Lets go of readings that no later window needs: of those before, the last stays."""
+        self.is_new = False
+        passed = sum(int(times[-1]) < from_ms for times, _ in self.pieces)
+        if passed:
+            times, values = self.pieces[passed - 1]
+            self.pieces[:passed] = [(times[-1:].copy(), values[-1:].copy())]
+        self.pieces[passed:] = [_late(piece, from_ms) for piece in self.pieces[passed:]]
+        for day in [day for day in self.steps if day < from_ms // DAY_MS - 1]:
+            del self.steps[day], self.usual[day]
+
+
+def _late(piece: Columns, from_ms: int) -> Columns:
+    """A piece without its beginning where that is long; the last reading before stays."""
+    times, values = piece
+    if times[0] >= from_ms - KEPT_MS:
+        return piece
+    low = max(0, int(np.searchsorted(times, from_ms)) - 1)
+    return times[low:].copy(), values[low:].copy()
+
+
+def _counted(steps: Column) -> Iterable[tuple[int, int]]:
+    """The lengths of steps, and how often each came."""
+    if (steps == steps[0]).all():
+        return ((int(steps[0]), len(steps)),)
+    lengths, often = np.unique(steps, return_counts=True)
+    return zip(lengths.tolist(), often.tolist(), strict=True)
+
+
+def _lower_median(counts: Mapping[int, int]) -> int:
+    left = (sum(counts.values()) - 1) // 2
+    for length, count in sorted(counts.items()):
+        if left < count:
+            return length
+        left -= count
+    raise ValueError("no steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The gauges of one target as the ledger names them, and whether they may be taken from what
+    is at hand: they tell of no nodes and no processes, and of each device by one series of use."""
+
+    series: list[Series]
+    is_usual: bool
+
+    @classmethod
+    def of(cls, series: list[Series]) -> Target:
+        used = [device_of(one.labels) for one in series if one.role == "device_used_bytes"]
+        is_elsewhere = any(one.role in ELSEWHERE for one in series)
+        return cls(series, not is_elsewhere and len(used) == len(set(used)))
+
+
+class AtHand:
+    """What one run has posted of one source, window after window."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, int] = {}
+        self._held: dict[int, Held] = {}
+        self._targets: dict[int, Target] = {}
+
+    def forget(self) -> None:
+        """Nothing is at hand any more: what was to be posted was not."""
+        self.__init__()  # type: ignore[misc]
+
+    def add(
+        self, document: str, series: Known, replica: str, times: array[int], values: array[float]
+    ) -> None:
+        """Takes the readings of a series in one window, in order of time."""
+        if series.role not in READ:
+            return
+        last = max(times[-1], self._documents.get(document, times[-1]))
+        self._documents[document] = last
+        held = self._held.get(series.pk)
+        if held is None:
+            held = self._held[series.pk] = Held(replica, times[0])
+        columns = np.frombuffer(times, np.int64), np.frombuffer(values, np.float64)
+        held.add(replica, *columns, series.role in TIMED)
+
+    def ready(self, since: Mapping[int, int]) -> dict[int, list[list[Series]]]:
+        """The series of those of the targets that can be derived from what is at hand, by the hour
+        from which they are; each target comes with the earliest of its new readings.
+
+        To be called when the targets are locked: nobody else can add to what stands there.
+        """
+        self._look_up(list(since))
+        targets = {key: self._targets[key] for key in since if key in self._targets}
+        wanted = {
+            one.pk: self._needed(one, since[key])
+            for key, target in targets.items()
+            if target.is_usual
+            for one in target.series
+        }
+        others = self._others(wanted)
+        found: dict[int, list[list[Series]]] = {}
+        for key, target in targets.items():
+            is_ours = target.is_usual and not any(one.pk in others for one in target.series)
+            from_ms = self._since(target, since[key]) if is_ours else None
+            if from_ms is not None:
+                found.setdefault(from_ms, []).append(target.series)
+        return found
+
+    def gauges(self, series: Iterable[Series], from_ms: int) -> Gauges:
+        """The readings of series from an instant on, as if read from the ledger; of counters the
+        one before as well, so that it is known whether tokens moved over a gap."""
+        columns = {}
+        for one in series:
+            held = self._held.get(one.pk)
+            before = one.role in COUNTERS
+            if held and (told := held.columns(from_ms, and_before=before)) is not None:
+                columns[one.pk] = {held.replica: told}
+        return Gauges.of(columns)
+
+    def first_ms(self, series: Series) -> int | None:
+        """The first reading of a series in this run."""
+        held = self._held.get(series.pk)
+        return None if held is None else held.first_ms
+
+    def usual(self, series: Series) -> Usual:
+        """The usual interval of the days that this run has read of a series."""
+        held = self._held.get(series.pk)
+        return {} if held is None else held.usual
+
+    def end_window(self, until_ms: int) -> None:
+        """Lets go of what no window from an instant on needs."""
+        from_ms = until_ms // HOUR_MS * HOUR_MS - KEPT_MS
+        for held in self._held.values():
+            held.forget_before(from_ms)
+        day_ms = (from_ms // DAY_MS - 1) * DAY_MS
+        self._documents = {name: last for name, last in self._documents.items() if last >= day_ms}
+
+    def _look_up(self, keys: Sequence[int]) -> None:
+        """The series of targets, read anew where there are others than before."""
+        with connections[ledger_name()].cursor() as cursor:
+            cursor.execute(_COUNTS, [list(keys), sorted(READ)])
+            counts = dict(cursor.fetchall())
+        unknown = [key for key in counts
+                   if key not in self._targets or len(self._targets[key].series) != counts[key]]  # fmt: skip
+        found: dict[int, list[Series]] = {key: [] for key in unknown}
+        if unknown:
+            rows = Series.objects.filter(target__in=unknown, role__in=READ).order_by("pk")
+            for one in rows:
+                found[one.target_id].append(one)
+        self._targets |= {key: Target.of(series) for key, series in found.items()}
+
+    def _needed(self, series: Series, from_ms: int) -> int:
+        """From when on all readings of a series must be at hand."""
+        before = from_ms // HOUR_MS * HOUR_MS - HOUR_MS
+        return (before // DAY_MS * DAY_MS if series.role in TIMED else before) - LOOK_BACK_MS
+
+    def _others(self, wanted: Mapping[int, int]) -> set[int]:
+        """The series of which the ledger holds blocks of other documents in the hours needed."""
+        # As texts: the driver takes long over lists of so many.
+        keys = "{" + ",".join(map(str, wanted)) + "}"
+        hours = "{" + ",".join(_quoted(hour_ms) for hour_ms in wanted.values()) + "}"
+        with connections[ledger_name()].cursor() as cursor:
+            cursor.execute(_OTHERS, [keys, hours, list(self._documents)])
+            return {key for (key,) in cursor.fetchall()}
+
+    def _since(self, target: Target, from_ms: int) -> int | None:
+        """From when on rows of a target may change; None where that is further back than what is
+        at hand.
+
+        The hour before the new readings stays as it was where its last reading held to its end
+        already and nothing new stands beside it.
+        """
+        new_ms = from_ms // HOUR_MS * HOUR_MS
+        held = [one for series in target.series if (one := self._held.get(series.pk)) is not None]
+        if not all(one.is_usual for one in held):
+            return None
+        timed = [one for series in target.series if series.role in TIMED
+                 and (one := self._held.get(series.pk)) is not None]  # fmt: skip
+        day = (new_ms - HOUR_MS) // DAY_MS
+        if any(one.was.get(day, one.usual.get(day)) != one.usual.get(day) for one in timed):
+            return None
+        is_new = any(one.is_new for one in held) and not all(one.is_new for one in held)
+        if is_new or not all(_held_its_hour(one, new_ms) for one in timed):
+            return new_ms - HOUR_MS
+        return new_ms
+
+
+@lru_cache(maxsize=256)
+def _quoted(hour_ms: int) -> str:
+    return f'"{instant_of(max(0, hour_ms)).isoformat()}"'
+
+
+def _held_its_hour(held: Held, new_ms: int) -> bool:
+    """Whether the last reading before held to the end of the hour before already."""
+    if held.before_ms is None:
+        return True
+    usual = held.was.get(held.before_ms // DAY_MS)
+    return usual is not None and held.before_ms < new_ms <= held.before_ms + usual
