@@ -89,10 +89,9 @@ class Held:
         steps, days = np.diff(times), times[1:] // DAY_MS
         if not len(steps):
             return
-        for day in {int(days[0]), int(days[-1])}:
-            mine = steps if days[0] == days[-1] else steps[days == day]
+        for day in (days[:1] if days[0] == days[-1] else np.unique(days)).tolist():
             counts = self.steps.setdefault(day, {})
-            for length, count in _counted(mine):
+            for length, count in _counted(steps[days == day]):
                 counts[length] = counts.get(length, 0) + count
             self.usual[day] = _lower_median(counts)
         if (first := self.first_ms // DAY_MS) not in self.steps:
@@ -184,7 +183,9 @@ class AtHand:
 
     def forget(self) -> None:
         """Nothing is at hand any more: what was to be posted was not."""
-        self.__init__()  # type: ignore[misc]
+        self._documents.clear()
+        self._held.clear()
+        self._targets.clear()
 
     def add(
         self, document: str, series: Known, replica: str, times: array[int], values: array[float]
