@@ -33,6 +33,7 @@ def statement_words(s: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_teams(s),
         "control": _control(s),
+        "money_places": sorted({row["place"] for row in s["allocation"]} - {"workload"}),
         "dictionary": [
             {"name": name, "unit": unit, "meaning": meaning, "section": section}
             for name, unit, meaning, section in DICTIONARY

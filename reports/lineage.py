@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from finops.core.allocation import KEPT_SUM
+from finops.core.allocation import IDLE, KEPT_SUM, SHARED, UNASSIGNED
 from finops.core.money import add, plain
 from finops.core.period import parse_instant
 from finops.ledger.queries import explain
@@ -43,6 +43,7 @@ class Behind:
     series: list[Row] = field(default_factory=list)
     hours: list[Row] = field(default_factory=list)
     series_name: str = ""
+    of: str = ""
 
 
 def kinds_of(figure: str) -> tuple[str, ...]:
@@ -60,6 +61,40 @@ FORMULAS = {
     "period_effective_cost": "the parts of the charges below inside the week, own and shared",
     "saving_vs_baseline": "this week's tokens × the baseline's price − effective_cost",
 }
+
+
+def behind_charges(stand: Standing, *, place: str = "", document: str = "") -> Behind:
+    """The charges of the week, of one place of the allocation, or of one document (method §4).
+
+    Raises NoSuchFigure for a place or document that the report does not name, and Gone.
+    """
+    totals = stand.statement["control_totals"]
+    if place:
+        held = [row for row in stand.statement["allocation"] if row["place"] == place]
+        value = _amounts((row["currency"], row["effective"]) for row in held)
+    elif document:
+        held = [row for row in totals["documents"] if row["sha256"] == document]
+        sums = held[0].get("sums", {}) if held else {}
+        value = _amounts((currency, one["effective"]) for currency, one in sums.items())
+    else:
+        held, value = [totals], _amounts([(stand.statement["currency"], totals["effective"])])
+    if not held:
+        raise NoSuchFigure(f"{place[:60] or document[:64]}")
+    found = Behind("charges", "", value, "the parts of the charges below inside the week", of=place)
+    charges = rows(files_of(stand), "charges")
+    mine = [row for row in charges if _is_of(row, place, document)]
+    _charges(found, mine, set(), whole=True)
+    return found
+
+
+def _amounts(pairs: Iterable[tuple[str, str | None]]) -> str:
+    return " + ".join(f"{amount} {currency}" for currency, amount in pairs if amount is not None)
+
+
+def _is_of(row: Row, place: str, document: str) -> bool:
+    if place == IDLE:
+        return bool(row["idle_share"]) and row["place"] in (SHARED, UNASSIGNED)
+    return row["place"] == place if place else not document or row["document"] == document
 
 
 def behind(stand: Standing, figure: str, slug: str = "", series: str = "") -> Behind:

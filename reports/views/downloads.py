@@ -70,7 +70,11 @@ def behind(request: HttpRequest, week: str, revision: int, figure: str) -> HttpR
         "currency": stand.statement["currency"],
     }
     try:
-        found = lineage.behind(stand, figure, slug, series)
+        if figure == "charges":
+            place, document = typed(request.GET, "place"), typed(request.GET, "document")
+            found = lineage.behind_charges(stand, place=place, document=document)
+        else:
+            found = lineage.behind(stand, figure, slug, series)
     except lineage.NoSuchFigure as error:
         raise Http404(str(error)) from error
     except Gone as error:

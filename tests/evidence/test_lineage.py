@@ -57,6 +57,32 @@ def test_every_figure_leads_to_rows_and_on_to_a_document(sealed: Sealed, auditor
         assert auditor.get(reverse("report-behind", kwargs=where | wrong)).status_code == 404
 
 
+def test_each_place_of_money_and_each_document_lead_to_their_charges(
+    sealed: Sealed, auditor: Client
+) -> None:
+    where = {"week": WEEK, "revision": 1}
+    statement = sealed.stand.statement
+    text = auditor.get(reverse("report-revision", kwargs=where)).content.decode()
+    links = set(re.findall(r'href="(/reports/[^"]+/behind/charges/[^"]*)"', text))
+    places = {row["place"] for row in statement["allocation"]} - {"workload"}
+    documents_of = [one for one in statement["control_totals"]["documents"] if one["sums"]]
+    assert places and documents_of
+    assert len(links) == len(places) + len(documents_of) + 1
+    for one in statement["control_totals"]["documents"]:
+        assert f"/imports/documents/{one['sha256']}/" in text
+    for link in sorted(links):
+        page = auditor.get(link.replace("&amp;", "&")).content.decode()
+        assert re.search(r"/imports/documents/[0-9a-f]{64}/.*?line \d+", page, re.S), link
+    behind = reverse("report-behind", kwargs=where | {"figure": "charges"})
+    for row in statement["allocation"]:
+        if row["place"] != "workload":
+            page = auditor.get(behind, {"place": row["place"]}).content.decode()
+            assert f"{row['effective']} {row['currency']}" in page
+    whole = auditor.get(behind, {"document": documents_of[0]["sha256"]}).content.decode()
+    assert documents_of[0]["sums"]["USD"]["effective"] + " USD" in whole
+    assert auditor.get(behind, {"place": "nowhere"}).status_code == 404
+
+
 def test_a_sample_is_repeatable_and_led_to_lines(sealed: Sealed) -> None:
     first = command("sample", WEEK, "--rows", "3", "--seed", "2026-audit", "--by", "Vera")
     again = command("sample", WEEK, "--rows", "3", "--seed", "2026-audit", "--by", "Vera")

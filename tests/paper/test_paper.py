@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,10 @@ def sealed() -> Standing:
     report = make_report()
     seal_report(report)
     return standing(report)
+
+
+HEAD_POINTS = 19 / 25.4 * 72
+"""So far down a sheet only the words of the running head begin."""
 
 
 def fonts_of(page: pikepdf.Page) -> list[pikepdf.Object]:
@@ -71,6 +76,26 @@ def test_every_sheet_bears_number_state_and_digest(sealed: Standing, tmp_path: P
         assert f"SHA-256 {sealed.digest}" in flat
         assert f"Page {number} of {len(sheets)}" in flat
     assert sealed.statement["headline"][:40] in " ".join(sheets[0].split())
+
+
+@pytest.mark.parametrize("size", paper.SIZES)
+def test_nothing_runs_into_a_sheets_head(sealed: Standing, tmp_path: Path, size: str) -> None:
+    """What a sheet's end cuts in an unlucky place may be set above the next sheet's first line."""
+    if not shutil.which("pdftotext"):
+        pytest.skip("pdftotext is not installed")
+    path = tmp_path / "report.pdf"
+    path.write_bytes(paper.pdf(sealed, size=size))
+    boxes = subprocess.run(
+        ["pdftotext", "-bbox", str(path), "-"], capture_output=True, text=True, check=True
+    ).stdout
+    sheets = boxes.split("<page ")[1:]
+    assert len(sheets) > 2
+    heads = set()
+    for sheet in sheets:
+        words = re.findall(r'yMin="([0-9.]+)".*?>([^<]+)</word>', sheet)
+        heads.add(" ".join(word for top, word in words if float(top) < HEAD_POINTS))
+    (head,) = heads
+    assert "Report" in head and "Final" in head
 
 
 def test_letter_paper(sealed: Standing) -> None:
