@@ -93,7 +93,7 @@ def test_nothing_runs_into_a_sheets_head(sealed: Standing, tmp_path: Path, size:
     heads = set()
     for sheet in sheets:
         words = re.findall(r'yMin="([0-9.]+)".*?>([^<]+)</word>', sheet)
-        heads.add(" ".join(word for top, word in words if float(top) < HEAD_POINTS))
+        heads.add(" ".join(sorted(word for top, word in words if float(top) < HEAD_POINTS)))
     (head,) = heads
     assert "Report" in head and "Final" in head
 
