@@ -80,7 +80,7 @@ def test_the_schedule_is_seeded_once_and_keeps_an_administrators_changes() -> No
     weekly.refresh_from_db()
     assert (weekly.crontab.hour, weekly.crontab.timezone) == ("9", tokyo)
     assert not PeriodicTask.objects.get(task__contains="collect").enabled
-    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 4
+    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 5
 
 
 def test_each_queue_gets_its_own_messages_only() -> None:
