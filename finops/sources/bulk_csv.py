@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from finops.core.allocation import Rule
 from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
 from finops.sources.bulk_store import Sums
-from finops.sources.bulk_sums import AMOUNTS, OPTIONAL, Amount, Layout, grouped
+from finops.sources.bulk_sums import Layout, amounts_of, grouped
 from finops.sources.bulk_table import SumsTable
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
@@ -63,11 +63,7 @@ class CsvLines:
         self._places = places
         self._delimiter = delimiter_of(chunks.header.decode("utf-8", "replace"))
         texts = {column: f"nullif(v{place}, '')" for column, place in places.items()}
-        amounts = {
-            column: Amount.of_text(texts[column], required=column not in OPTIONAL)
-            for column in AMOUNTS.values()
-            if column in texts
-        }
+        amounts, self._more = amounts_of(texts)
         cells = {column: f"v{place}" for column, place in places.items()}
         layout = Layout(texts, amounts, rules, cells)
         self._sums = Sums(connection, layout)
@@ -91,13 +87,13 @@ class CsvLines:
 
     def _left_over(self, chunk: Chunk, account: Account) -> Iterator[tuple[int, Cells]]:
         """The rows of a chunk that are to be read one by one; the others are summed."""
-        line_feed = line_feed_of(chunk.content)
+        line_feed = line_feed_of(chunk)
         numbers = self._summed(chunk, line_feed) if line_feed else None
         if numbers is None:
             yield from rows_of(chunk, self._chunks, self._name, self._delimiter)
             return
         account.rows_read += self._lines - len(numbers)
-        lines = _picked(chunk, numbers)
+        lines = zip(numbers, chunk.picked(numbers), strict=True)
         texts = (checked_text(line, number, self._name) for number, line in lines)
         csv.field_size_limit(MAX_FIELD_CHARACTERS)
         rows = csv.reader(texts, delimiter=self._delimiter, strict=True)
@@ -110,7 +106,7 @@ class CsvLines:
         self._write(chunk.content)
         expected = chunk.lines
         line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
-        source = f"(SELECT *, {line} FROM {self._read_csv(line_feed)})"  # noqa: S608
+        source = f"(SELECT *, {line}{self._more} FROM {self._read_csv(line_feed)})"  # noqa: S608
         query = grouped(self._layout, source, "line", self._whole)
         try:
             lines, alone, more = self._sums.take_in(query)
@@ -143,34 +139,29 @@ class CsvLines:
         )
 
 
-def _picked(chunk: Chunk, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Single lines of a chunk, by their numbers in rising order."""
-    start, number = 0, chunk.first_line
-    content = chunk.content
-    for wanted in numbers:
-        while number < wanted:
-            start = content.index(b"\n", start) + 1
-            number += 1
-        end = content.find(b"\n", start) + 1 or len(content)
-        yield wanted, content[start:end]
-
-
-def line_feed_of(content: bytes) -> str | None:
+def line_feed_of(chunk: Chunk) -> str | None:
     """How the lines of a chunk end, as SQL has it; None when the engine could read it otherwise.
 
     Blanks around quotes, and carriage returns that end no line, are read differently by parsers; of
     columns that nobody asks for the engine does not see whether they are UTF-8.
     """
+    content = chunk.content
     if b"\0" in content or _NO_CELL.encode() in content or not _is_utf8(content):
         return None
-    if any(_begins_cell(content, found.start()) for found in _QUOTE_AFTER_BLANK.finditer(content)):
-        return None
-    if _BLANK_AFTER_QUOTE.search(content):
+    if chunk.has_blanks_by_quotes() and _is_odd(content):
         return None
     if b"\r" not in content:
         return "\\n"
-    is_even = content.count(b"\r") == content.count(b"\r\n") == content.count(b"\n")
+    is_even = content.count(b"\r") == content.count(b"\r\n") == chunk.line_feeds
     return "\\r\\n" if is_even else None
+
+
+def _is_odd(content: bytes) -> bool:
+    """Whether blanks stand between a quotation mark and the end of its cell that it may be of."""
+    before = _QUOTE_AFTER_BLANK.finditer(content)
+    if any(_begins_cell(content, found.start()) for found in before):
+        return True
+    return _BLANK_AFTER_QUOTE.search(content) is not None
 
 
 def _is_utf8(content: bytes) -> bool:

@@ -9,7 +9,7 @@ digits before the point and 18 after it, in plain notation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from finops.core.allocation import Rule
@@ -73,6 +73,18 @@ class Amount:
             f"{text} IS NULL",
         )
 
+    def same_or(self, is_same: str, first: Amount) -> Amount:
+        """This one, where a line does not have the same as another one that is looked at anyway.
+
+        The engine takes the second way for the lines alone that need it.
+        """
+        return Amount(
+            f"CASE WHEN {is_same} THEN TRUE ELSE {self.plain} END",
+            f"CASE WHEN {is_same} THEN {first.value} ELSE {self.value} END",
+            f"CASE WHEN {is_same} THEN {first.decimals} ELSE {self.decimals} END",
+            self.is_null,
+        )
+
     @classmethod
     def of_decimal(cls, column: str, scale: int, *, required: bool) -> Amount:
         """Of a column of exact numbers with at most 18 decimals."""
@@ -83,6 +95,29 @@ class Amount:
             str(scale),
             f"{column} IS NULL",
         )
+
+
+def amounts_of(texts: Texts) -> tuple[dict[str, Amount], str]:
+    """The columns of money of a file of texts, and the columns to be added to its own for them.
+
+    Most lines bill what they cost effectively and by contract, and such texts are read once.
+    """
+    found = {
+        name: Amount.of_text(texts[name], required=name not in OPTIONAL)
+        for name in AMOUNTS.values()
+        if name in texts
+    }
+    if not found:
+        return found, ""
+    name, first = next(iter(found.items()))
+    added = f", {first.value} AS first_value, {first.decimals} AS first_decimals"
+    known = replace(first, value="first_value", decimals="first_decimals")
+    others = {
+        other: amount.same_or(f"{texts[other]} = {texts[name]}", known)
+        for other, amount in found.items()
+        if other != name
+    }
+    return {name: known} | others, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +140,7 @@ class Layout:
     def stays_whole(self) -> str:
         """A condition that holds for every line that the parser must read."""
         uncertain = " OR ".join(f"NOT {amount.plain}" for amount in self.amounts.values())
-        gpu = bulk_sieve.looks_like_gpu(self.texts)
+        gpu = bulk_sieve.looks_like_gpu(self.texts, together=self.cells is not None)
         reached = bulk_sieve.is_reached(self.rules, self.texts)
         return f"coalesce({uncertain or 'FALSE'} OR {gpu} OR {reached}, FALSE)"
 

@@ -334,6 +334,29 @@ def test_every_shape_of_the_catalogue_is_seen_by_the_sieve(folder: Path) -> None
     assert bulk_sieve.looks_like_gpu({"ChargeDescription": "x"}) != bulk_sieve.NONE
 
 
+def test_texts_searched_together_are_seen_as_each_alone() -> None:
+    """The line feed between two texts is no letter, and no shape begins in one and ends in another."""
+    import duckdb
+
+    words = ["GPU", "H100", "x H100", "H100 x", "p5.48xlarge", "p5", ".48xlarge", "NC24", "B88206",
+             "a2", "Instance", "g4dn", "", "100 hours", "AH100"]  # fmt: skip
+    names = ("ResourceType", "ChargeDescription", "SkuId", "SkuPriceId")
+    texts = {name: f"nullif(c{place}, '')" for place, name in enumerate(names)}
+    values = "".join(
+        f", ({', '.join(map(bulk_sieve.quoted, (one, other, one, other)))})"
+        for one in words
+        for other in words
+    )
+    each, together = (bulk_sieve.looks_like_gpu(texts, together=way) for way in (False, True))
+    rows = duckdb.sql(
+        f"SELECT coalesce({each}, FALSE), coalesce({together}, FALSE), c0, c1 "
+        f"FROM (VALUES {values[2:]}) t(c0, c1, c2, c3)"
+    ).fetchall()
+    assert len(rows) == len(words) ** 2
+    assert [row[2:] for row in rows if row[0] and not row[1]] == []
+    assert {row[2:] for row in rows if row[1] and not row[0]} == {("a2", "Instance")}
+
+
 def focus_lines_with_gpu(rows: list[dict[str, str]]) -> list[str]:
     """The texts in which the parser's own catalogue sees GPU time."""
     from finops.sources.gpu_shapes import gpu_of

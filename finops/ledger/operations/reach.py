@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 from django.conf import settings
 from django.db.models import Max
 
@@ -33,9 +36,15 @@ def keeps_sums(kept: Kept) -> bool:
     """
     limit = settings.SUM_LINES_ABOVE
     try:
-        return not limit or focus_bulk.has_more_lines(kept.path, kept.name, limit)
+        return not limit or _has_more_lines(kept.path, kept.name, limit)
     except Refused:
         return False  # whoever reads it says so
+
+
+@lru_cache(maxsize=256)
+def _has_more_lines(path: Path, name: str, limit: int) -> bool:
+    """Asked several times while a document is taken in; what its path is made of is its digest."""
+    return focus_bulk.has_more_lines(path, name, limit)
 
 
 def parse(
