@@ -26,11 +26,12 @@ from finops.core.period import parse_instant
 from finops.ledger.access import Access, FetchFailed
 from finops.ledger.fetch import Door, Limits
 from finops.ledger.models import Source
-from finops.ledger.operations.collect import collect_source
-from finops.ledger.operations.sources import SourceRefused, add_source
+from finops.ledger.operations.collect import collect_source, collect_window, windows
+from finops.ledger.operations.sources import SourceRefused, access_to, add_source, note_probe
 from finops.ledger.probe import probe
-from finops.ledger.queries.sources import health
+from finops.ledger.queries.sources import health, uncollected
 from finops.ledger.queries.tokens import token_totals
+from finops.sources.shares import shares
 from tests.ledger.doors import ingested
 from tests.ledger.stores import PROMETHEUS, Reply, Store, from_samples, prometheus, recorded, replay
 from tests.ledger.test_collect import AFTER, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
@@ -256,6 +257,19 @@ def test_victoria_metrics_gives_the_recording_to_the_token(victoria: str) -> Non
     source.refresh_from_db()
     assert source.probe["product"] == "victoriametrics"
     assert "maxLabelsPerTimeseries" in source.probe["hints"][0]
+
+
+def test_victoria_metrics_gives_the_recording_in_parts(victoria: str) -> None:
+    """Asked by queries that name the instances of each part."""
+    source = add_source("vm", victoria, by="ada", at=AFTER)
+    note_probe(source, at=AFTER)
+    with Door(access_to(source)) as door:
+        for window in windows(RECORDING):
+            for share in shares(3):
+                collect_window(source, window, door=door, by="ada", at=AFTER, share=share)
+    tokens = token_totals(RECORDING)
+    assert (tokens.prompt, tokens.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
+    assert uncollected(source, RECORDING) == []
 
 
 def test_an_export_of_victoria_metrics_can_be_ingested(victoria: str, tmp_path: Path) -> None:
