@@ -30,9 +30,13 @@ BEFORE_INSERT = {
 }
 """Guards of two people, and the function of each."""
 
+SOURCES = ("ledger_charge", "charge_sources")
+"""The guard that stands for two foreign keys: a charge's snapshot and document are there."""
+
 FUNCTIONS = {
     "ledger_append_only": "ea32fbe79171b0c0e735bf74b89b57b5ce03156d245465ed754f3e8a814d4c73",
     "ledger_baseline_two_people": "9327c21707f336910481317ac6d2800d4a1e1b8a6b3826163f4c0e97bb6c1c49",
+    "ledger_charge_sources": "d4fe5619ff7ffb18a4d1d0124f76883f03e68b30b8df8678d7ce51120a2d2531",
     "reports_append_only": "ea32fbe79171b0c0e735bf74b89b57b5ce03156d245465ed754f3e8a814d4c73",
     "reports_two_people": "b7e6f17518a2bb4594794127af4093e015e209b7feb378239a37de63b3dea287",
     "reports_waiver_second_person": "334afdbd7fa5719587b5e9a3da34d4ba93c6e6dfb47a0571ff2060927cf308db",
@@ -75,7 +79,7 @@ def guarded_tables() -> list[str]:
 
 def expected_guards() -> set[tuple[str, str]]:
     """Table and trigger of every guard."""
-    return {(table, "append_only") for table in guarded_tables()} | set(BEFORE_INSERT)
+    return {(table, "append_only") for table in guarded_tables()} | {*BEFORE_INSERT, SOURCES}
 
 
 def guards_off() -> list[tuple[str, str]]:
@@ -131,6 +135,11 @@ def _definition(table: str, name: str) -> str:
     """A guard as PostgreSQL tells it."""
     if function := BEFORE_INSERT.get((table, name)):
         return f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {function}()"
+    if (table, name) == SOURCES:
+        return (
+            f"CREATE TRIGGER {name} AFTER INSERT ON {table} REFERENCING NEW TABLE AS added "
+            "FOR EACH STATEMENT EXECUTE FUNCTION ledger_charge_sources()"
+        )
     app = table.partition("_")[0]
     return (
         f"CREATE TRIGGER {name} BEFORE DELETE OR UPDATE OR TRUNCATE ON {table} "
