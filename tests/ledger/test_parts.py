@@ -20,7 +20,7 @@ from finops import embedded
 from finops.celery import app
 from finops.ledger.models import Charge, Document, RejectedRow, Snapshot
 from finops.ledger.operations import documents, part_reading, parts, spool
-from finops.ledger.operations.part_reading import Job, NobodyWaits, Rows, Terms
+from finops.ledger.operations.part_reading import Job, NobodyWaits, Rows, SumRows, Terms
 from finops.ledger.tasks import read_part
 from finops.sources.records import Refused
 from tests.house.product import environment
@@ -334,6 +334,13 @@ def test_files_in_the_making_that_killed_processes_left_are_swept() -> None:
 def test_the_key_of_a_snapshot_comes_before_every_row() -> None:
     assert Rows(1, b"\ta\t1\n\tb\t2\n").of(305) == b"305\ta\t1\n305\tb\t2\n"
     assert Rows(1, b"\ta\t\\n\n").of(7) == b"7\ta\t\\n\n"
+
+
+def test_keys_of_kept_sums_change_where_their_digest_follows_and_nowhere_else() -> None:
+    digest = "d" * 64
+    lines = f"5\t-1\tx\t-1\t{digest}\ty\n6\t-2\t\\N\t-2\t{digest}\t-1\n"
+    told = f"5\t-1\tx\t12\t{digest}\ty\n6\t-2\t\\N\t7\t{digest}\t-1\n"
+    assert SumRows(lines).of({-1: 12, -2: 7}, digest) == told
 
 
 @pytest.mark.parametrize("text", ["US\0n", "\0t", "\0"])

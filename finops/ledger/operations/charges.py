@@ -42,7 +42,7 @@ from finops.ledger.operations.charge_rows import (
 from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.part_reading import Part, Rows
+from finops.ledger.operations.part_reading import Part, Rows, SumRows
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.rate_cards import cards
 from finops.ledger.operations.reach import Reach, keeps_sums
@@ -256,12 +256,15 @@ def _post_table(table: SumsTable, one: Offered, delivery: _Delivery, sums: Sums)
 def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
     """The same of a part that was read into the spool: its rows are written already."""
     one.parsed.account = part.account
-    keys = {lines.snapshot_id: scope for scope, lines in part.sums.lines.items()}
+    keys: dict[int, int] = {}
     for scope, lines in part.sums.lines.items():
-        lines.snapshot_id = delivery.snapshot_of(scope)
+        own, lines.snapshot_id = lines.snapshot_id, delivery.snapshot_of(scope)
+        keys[own] = lines.snapshot_id
     for block in part.blocks():
         if isinstance(block, Rows):
-            copy_text(block.of(part.sums.lines[keys[block.snapshot]].snapshot_id))
+            copy_text(block.of(keys[block.snapshot]))
+        elif isinstance(block, SumRows):
+            copy_sums([block.of(keys, one.kept.sha256)])
         else:
             keep_rejections(one.kept.sha256, block)
     return part.sums

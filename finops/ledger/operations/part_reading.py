@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,21 @@ from finops.core.allocation import Rule
 from finops.core.rate_card import Card
 from finops.ledger.operations import spool
 from finops.ledger.operations.bulk_text import text_field
-from finops.ledger.operations.charge_lines import Completing, Scoped, Sums, batches, count
-from finops.ledger.operations.charge_rows import row_of
+from finops.ledger.operations.charge_lines import (
+    Completing,
+    Scoped,
+    Sums,
+    batches,
+    count,
+    scope_of,
+)
+from finops.ledger.operations.charge_rows import ending_of, row_of
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.reach import parse
 from finops.ledger.operations.reaching import Reaching, Scope
 from finops.ledger.which import LedgerName, use_ledger
+from finops.sources.bulk_table import SumsTable
 from finops.sources.records import Account, Refused, Rejection
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -91,6 +99,20 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class SumRows:
+    """Kept sums as lines of COPY's text form, with the keys that the part gives to snapshots."""
+
+    lines: str
+
+    def of(self, keys: Mapping[int, int], sha256: str) -> str:
+        """The lines with the snapshots' own keys; no other cells stand so before the digest."""
+        text = self.lines
+        for own, key in keys.items():
+            text = text.replace(f"\t{own}\t{sha256}\t", f"\t{key}\t{sha256}\t")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A part that has been read: its account and sums, its rows and rejections in a file."""
 
@@ -98,7 +120,7 @@ class Part:
     sums: Sums
     rows: Path
 
-    def blocks(self) -> Iterator[Rows | list[Rejection]]:
+    def blocks(self) -> Iterator[Rows | SumRows | list[Rejection]]:
         """Rows and rejections in the order they were read, a few thousand at a time."""
         with self.rows.open("rb") as file:
             while (block := pickle.load(file)) is not None:  # noqa: S301 - our own process wrote it
@@ -173,9 +195,15 @@ def _read(job: Job) -> Part:
     completing = Completing(Pricer(terms.cards), terms.paired, reaching)
     sums = Sums()
     with job.rows.open("wb") as file:
-        for charges, rejections in batches(parsed.records, completing, sums=True):
-            if not spool.is_awaited(job.folder):
-                raise NobodyWaits(job.kept.name)
+
+        def take_table(table: SumsTable) -> None:
+            for lines in _sums(table, job.kept.sha256, sums):
+                _check_awaited(job)
+                pickle.dump(SumRows(lines), file)
+
+        found = batches(parsed.records, completing, sums=True, take_table=take_table)
+        for charges, rejections in found:
+            _check_awaited(job)
             for rows in _rows(charges, job.kept.sha256, sums):
                 pickle.dump(rows, file)
             if rejections:
@@ -185,10 +213,29 @@ def _read(job: Job) -> Part:
     return Part(parsed.account, sums, job.rows)
 
 
+def _check_awaited(job: Job) -> None:
+    if not spool.is_awaited(job.folder):
+        raise NobodyWaits(job.kept.name)
+
+
+def _sums(table: SumsTable, sha256: str, sums: Sums) -> Iterator[str]:
+    """The kept sums of a table, counted by the kind, written by the line."""
+    endings: dict[int, str] = {}
+    for kind in table.kinds:
+        snapshot = count(kind.total, scope_of(kind.total), sums, _own_key(sums), kind.sums)
+        endings[kind.key] = ending_of(kind.total, snapshot, sha256)
+    yield from table.lines(endings)
+
+
+def _own_key(sums: Sums) -> Callable[[Scope], int]:
+    """What gives a snapshot its key within the part: below zero, as no key of the ledger is."""
+    return lambda _: -1 - len(sums.lines)
+
+
 def _rows(charges: Sequence[Scoped], sha256: str, sums: Sums) -> Iterator[Rows]:
     lines: dict[int, list[bytes]] = {}
     for charge, scope in charges:
-        snapshot = count(charge, scope, sums, lambda _: len(sums.lines) + 1)
+        snapshot = count(charge, scope, sums, _own_key(sums))
         row = row_of(charge, snapshot, sha256)
         lines.setdefault(snapshot, []).append(_line(row[1:]))
     for snapshot, each in lines.items():
