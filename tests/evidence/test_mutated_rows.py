@@ -165,6 +165,7 @@ BUILDERS: dict[str, Callable[[], models.Model]] = {
     "EngineStart": some.engine_start,
     "EvidenceLink": some.link,
     "Fetch": growing.fetch,
+    "FetchedPart": growing.fetched_part,
     "FxRate": some.fx_rate,
     "GpuHour": some.gpu_hour,
     "InvoiceAmount": lambda: InvoiceAmount(
