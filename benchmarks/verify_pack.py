@@ -94,12 +94,12 @@ def files(workloads: int) -> dict[str, bytes]:
 def statement(workloads: int) -> dict[str, Any]:
     empty: dict[str, Any] = defaultdict(lambda: None)
     row = {"figures": {}, "class_costs": {}, "basis": "processed", "common": None,
-           "share_of_cost": None, "tokens": None, "baseline": None}  # fmt: skip
+           "share_of_cost": None, "tokens": None, "baseline": None, "memory": None}  # fmt: skip
     table_ = {"rows": [], "other_currencies": [], "difference": "0"}
     return {
         "period": {"start": rfc(START), "end": rfc(START + timedelta(hours=HOURS)), "week": "2026-W47"},
         "weights": {"prompt": "1", "cached_prompt": "0.1", "generation": "4"},
-        "currency": "USD", "figures": {}, "headline": "", "previous": None, "memory": [],
+        "currency": "USD", "figures": {}, "headline": "", "previous": None, "memory": [], "baselines": [],
         "workloads": [row | {"slug": f"service-{w:03d}"} for w in range(workloads)],
         "tieout": {"invoice": [], "period": table_}, "allocation": [], "exceptions": [],
         "provisional_months": [], "bridge": None, "bridge_groups": {}, "trend": [empty],

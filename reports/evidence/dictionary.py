@@ -1,6 +1,6 @@
 """The data dictionary of a pack: what each column of its tables means, its unit and its source.
 
-A new table of `finops.ledger.queries.export`, or a new column, is told here; a test compares.
+A new table of `finops.ledger.queries.export` (and its parts), or a new column, is told here; a test compares.
 Kinds: `text`; `whole` (a whole number, BIGINT in Parquet); `exact` (a decimal number or a fraction
 as exact text, in Parquet too, since no binary or 38-digit type holds every amount); `instant`
 (RFC 3339, UTC); `json` (canonical JSON text).
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from finops.ledger.queries.export import Table, table
+from finops.ledger.queries.export_table import Table, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ last_ms|whole|its last reading, ms since 1970
 usual_ms|whole|usual interval between readings, ms
 source_last_ms|whole|last reading of its whole source, ms since 1970
 end_dark_ms|whole|time after its last reading in which it may have counted unseen, ms
+marks_last_ms|json|where processes alternate behind the address: the last reading of each, ms since 1970
 labels|json|all labels
 [token_hours] {READINGS}
 series|whole|see series
@@ -154,14 +155,22 @@ shown_tokens|whole|of them what the next reading shows already
 [readings] samples of the document named
 series|whole|see series
 hour|instant|UTC hour
-why|text|`restart` (all readings of an hour with a restart, birth or opening), or an edge of the week
-high_before|whole|highest value booked of the counter before the hour, tokens
-mark_before_us|whole|mark of its process before the hour, µs since 1970
+why|text|`counter` (all readings of an hour in which a counter began, ended or alternated), or an edge of the week
 at_ms|whole|instant of the reading, ms since 1970
 value|whole|value of the counter, tokens
 mark_us|whole|mark of the process beside it, µs since 1970
+mark_kind|text|what the mark is: `created` or `process_start`; marks of different kinds are never compared
 replica|text|replica of the store it came from
 document|text|SHA-256 of the document it came in
+[counters_before] {READINGS}
+series|whole|see series
+hour|instant|UTC hour; this is how its counters stood before it
+current|whole|number of the counter that was read last
+last_ms|whole|last reading before the hour, ms since 1970
+fall_ms|whole|last reading without a mark that fell, ms since 1970
+counters|json|of each counter: number, marks (µs since 1970), highest value booked, first reading
+replicas|json|of each replica: its last reading (ms since 1970) and value
+proven_ms|json|readings of the hour whose counter's birth is proven (§2.4), by readings of its job or `up`, ms since 1970
 [usage_hours] usage records, the document named
 document|text|SHA-256
 source|text|where the records came from
@@ -172,12 +181,27 @@ cached_tokens|whole|of them read from the cache; empty: not told
 generation_tokens|whole|generation tokens
 requests|whole|requests
 quality|text|measured, re-tokenised or estimated
-[gpu_hours] readings of clusters or devices, by method §4
-workload|text|workload
+[nodes] readings of clusters, by method §4
+node|whole|number of the node in this ledger
+source|text|where it was read
+cluster|text|`cluster` label
+name|text|name of the node
+keys|json|names by which an invoice may call it, of its provider id
+[node_hours] readings of clusters, by method §4
+node|whole|see nodes
 hour|instant|UTC hour
-numerator|whole|GPU-hours held in the hour, as a fraction
-denominator|whole|its denominator
-source|text|by what they are known
+observed_ms|whole|time in which the node was seen, ms
+capacity_ms|exact|its GPUs × ms seen
+[gpu_holders] readings of clusters or devices, by method §4
+holder|whole|number of the holder in this ledger
+source|text|by what it is known: requests of pods, or devices
+namespace|text|namespace of the pod
+pod|text|name of the pod
+labels|json|all labels
+[gpu_hours] readings of clusters or devices, by method §4
+holder|whole|see gpu_holders
+hour|instant|UTC hour
+gpu_ms|exact|GPUs that it held × ms, parts of a GPU as such
 [objectives] {DECISION}
 workload|text|workload
 first_token_seconds|exact|longest time to the first token that is in time, s
@@ -187,6 +211,23 @@ valid_from|instant|from when it holds
 at|instant|when it was recorded
 by|text|by whom
 note|text|what its author says
+[documents_read] counted when each document was read
+sha256|text|SHA-256 of the document
+name|text|name it was handed over by
+format|text|what it was read as
+size_bytes|whole|its size
+rows_read|whole|rows or samples read
+charges|whole|charges taken
+readings|whole|readings taken
+rows_rejected|whole|rows refused
+received_at|instant|when it was received
+[earlier_weeks] reports of earlier weeks, as they stood at the closing
+week|text|week, YYYY-Www
+revision|whole|revision of its report
+digest|text|SHA-256 of its statement (`statement_digest` in its own seal)
+effective_cost|exact|cost of the workloads that count, as that report says
+prompt_tokens|whole|prompt tokens, as that report says
+generation_tokens|whole|generation tokens, as that report says
 [latency_buckets] {READINGS}
 series|whole|number of the series
 measure|text|what the histogram measures

@@ -9,7 +9,7 @@ from typing import Any
 
 from finops.core.canonical import canonical_bytes
 from finops.ledger.operations import documents
-from finops.ledger.queries.export import table
+from finops.ledger.queries.export_table import table
 from reports.models import Seal
 from reports.operations.refused import NotAllowed
 from reports.queries.standing import Standing

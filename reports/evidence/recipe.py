@@ -22,6 +22,8 @@ STEPS = """
 {rows}| cost: the sum of the steps above that are money | | {cost} {currency} |
 """
 
+WEIGHTS = {"tokens": "tokens of the whole week", "gpu-hours": "GPU-hours of the whole week"}
+
 
 def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
     """Markdown: the steps of each workload that counts, then the division."""
@@ -109,6 +111,10 @@ def _own(week: Any, w: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _shared(week: Any, w: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The workload's part of each pot of shared charges."""
     costs = week.costs(w["common"])
+    methods = {
+        row["key"]: WEIGHTS.get(row["method"], "the shares in `shared_keys`")
+        for row in week.pack.table("shared_keys")
+    }
     for (name, currency), pot in sorted(costs.shared.items()):
         weights = {slug: one for slug, one in sorted(week.keys.get(name, {}).items()) if one > 0}
         if currency != week.currency or w["slug"] not in weights:
@@ -117,7 +123,8 @@ def _shared(week: Any, w: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         mine, whole = weights[w["slug"]], sum(weights.values())
         yield (
             f"part of what is shared by key {name}, money",
-            f"`charges`, place shared, target {name}, parts inside the span: {plain(pot[1])} × "
+            f"`charges`, place shared, target {name}, split by {methods[name]}, parts inside the "
+            f"span: {plain(pot[1])} × "
             f"{_plain(mine)} ÷ {_plain(whole)}",
             plain(shares[w["slug"]]),
         )

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from finops.core.canonical import canonical_bytes
 from finops.core.period import Period, parse_instant, week_before, week_of
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
-from finops.ledger.queries.export import Table, tables
+from finops.ledger.queries.export import tables
+from finops.ledger.queries.export_table import Table, table
 from reports.models import Report
 from reports.queries import weeks
 from reports.queries.standing import statement_of
@@ -48,6 +49,8 @@ def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
         return None
     period = Period(*(parse_instant(statement["period"][name]) for name in ("start", "end")))
     files = {f"ledgers/{one.name}.csv": csv_bytes(one) for one in tables(period, report.created_at)}
+    files["ledgers/earlier_weeks.csv"] = csv_bytes(earlier_weeks(report, statement))
+    files["ledgers/documents_read.csv"] = csv_bytes(documents_read(named))
     previous = previous_statement(report, statement)
     if previous is not None:
         files["previous_statement.json"] = previous
@@ -75,6 +78,32 @@ def previous_statement(report: Report, statement: Mapping[str, Any]) -> bytes | 
         if value["figures"] == statement["previous"]["figures"]:
             return bytes(one.statement)
     return _unsaid(before, report, statement)
+
+
+EARLIER = ("week", "revision", "digest", "effective_cost", "prompt_tokens", "generation_tokens")
+
+
+def earlier_weeks(report: Report, statement: Mapping[str, Any]) -> Table:
+    """The reports that the earlier rows of the trend were taken from, by the digests of their
+    statements; a week that no report was made of when this one was closed has no row."""
+    weeks_told = [row["week"] for row in statement["trend"][:-1]]
+    known = Report.objects.filter(week__in=weeks_told, created_at__lte=report.created_at)
+    newest = {one.week: one for one in known.order_by("week", "revision")}
+    rows = []
+    for one in newest.values():
+        figures = statement_of(one)["figures"]
+        rows.append((one.week, one.revision, one.digest, *(figures[name] for name in EARLIER[3:])))
+    return table("earlier_weeks", EARLIER, rows)
+
+
+READ = ("sha256", "name", "format", "size_bytes", "rows_read", "charges", "readings",
+        "rows_rejected", "received_at")  # fmt: skip
+
+
+def documents_read(named: Iterable[str]) -> Table:
+    """What was counted when each document behind a report was read."""
+    rows = Document.objects.filter(pk__in=named).order_by("pk").values_list(*READ)
+    return table("documents_read", READ, rows)
 
 
 def _unsaid(before: str, report: Report, statement: Mapping[str, Any]) -> bytes | None:

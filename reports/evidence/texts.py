@@ -20,9 +20,13 @@ TABLES = {
     "token_hours": "tokens of each series in each UTC hour",
     "gaps": "silences in the readings, with the tokens the next reading showed",
     "restarts": "restarts, with the time in which nobody saw the counter",
-    "readings": "readings of hours with a restart or a birth, and at the edges of the week",
+    "readings": "readings of hours in which a counter began, ended or alternated, and at the edges of the week",
+    "counters_before": "the counters as they stood before each of those hours",
     "usage_hours": "usage records, summed by hour (delivered tokens)",
-    "gpu_hours": "GPU-hours that clusters or devices tell; those of invoices follow from charges",
+    "nodes": "the cluster's nodes with GPUs, and the names an invoice may call them by",
+    "node_hours": "how long each node was seen, and with how many GPUs",
+    "gpu_holders": "the pods that held GPUs, by requests or by devices",
+    "gpu_hours": "GPUs that each of them held in each hour; those of invoices follow from charges",
     "engines": "the engines whose KV cache is measured",
     "cache_hours": "the KV cache of each engine in each hour",
     "preemptions": "preempted requests",
@@ -39,6 +43,8 @@ TABLES = {
     "confirmations": "months a person confirmed",
     "period_statuses": "months that their issuer calls open or closed",
     "baselines": "the legacy stack's frozen cost",
+    "documents_read": "what was counted when each document was read",
+    "earlier_weeks": "the reports that the earlier weeks of the trend were taken from, by digest",
     "exchange_rates": "what one euro was worth on each day that amounts may be converted by",
 }
 
@@ -57,7 +63,7 @@ README = """# Evidence pack, report {number}
    and nothing else. `python3 verify.py --all` prints each figure. It ends with 1 when anything differs.
 
 `verify.py` shares no code with the program that made the report. It is meant to be read: its parts follow the method's
-sections.
+sections. `python3 verify.py --contents` lists them; a line that differs names the section that computed it.
 
 ## The headline by hand
 
@@ -70,13 +76,23 @@ sections.
 
 A spreadsheet does it. For each workload that counts: add `tokens` of `ledgers/token_hours.csv` over the series named
 below, in the hours of its span (the first hour is in it, the last instant is not); add `effective` of its rows of
-`ledgers/charges.csv`; add its part of what is shared. The amounts are exact.
+`ledgers/charges.csv`; add its part of what is shared. The amounts are exact. By hand, three rules are needed:
+
+- **A charge across an edge of the span** counts in part: `effective` × (time from its start to the end of the span ÷ its
+  whole time), less the same up to the start of the span. Each of the two is rounded half to even, to four decimals more
+  than `effective` is written with (method §3.7). Without that rounding a sum differs in its last digits.
+- **Idle time**: of a shared charge with an `idle_share`, that part is idle and in no pot (method §4).
+- **A pot that is shared** is multiplied by the workload's weight and divided by the sum of weights. Shares are cut to four
+  decimals more than the pot has; the last digits then missing go to the largest remainders, one each. Weights are fixed
+  shares (`shared_keys.csv`), or of the whole week: prompt and generation tokens, or GPU-hours: those of its pods
+  (`gpu_holders.csv`, `gpu_hours.csv`) where they are told, else `gpu_count` × hours of its charges. The GPU-hours of each
+  workload stand in `statement.json` (`workloads`, `figures`, `gpu_hours`).
 {recipe}{currencies}
 ## From a figure to a document
 
 A row of `charges.csv` names a document (SHA-256) and a line of it; where `kept sum` has a number, the row adds up so many
 lines, the first of which it names, and no rule is tried on it. `documents.csv` lists the documents. {documents}
-A row of `token_hours.csv` comes from readings; those of hours with a restart, and at the edges of the week, stand in
+A row of `token_hours.csv` comes from readings; those of hours in which a counter began, ended or alternated, and at the edges of the week, stand in
 `readings.csv`, each with the document it came in.
 
 ## Files
@@ -101,8 +117,8 @@ what was recorded later is not in them.
 ## What this pack cannot show
 
 That a document is what its issuer wrote: compare its SHA-256 with the issuer's own copy. That engines count right: see
-the method, §2.10. Hours with an alternation or an unplaced opening are not computed again from readings; their rows and
-exceptions say so.
+the method, §2.10. That a counter's first reading is its birth is proven by other readings of its job, which are not in
+the pack; all else of such an hour is booked again from `readings.csv` and `counters_before.csv`.
 """
 
 CURRENCIES = """

@@ -4,6 +4,7 @@
     python3 verify.py              in the folder of an unpacked pack
     python3 verify.py PACK.zip     on the pack itself
     python3 verify.py --all ...    prints the equal figures too
+    python3 verify.py --contents   lists the sections: to follow one figure, read one of them
 
 One line for each figure: `equal` or `UNEQUAL` with both values. The exit code is 1 when anything
 differs or a digest is wrong. Python 3.11 or newer and nothing else is needed. This file shares no
@@ -25,7 +26,7 @@ import re
 import sys
 import zipfile
 from bisect import bisect_right
-from collections import defaultdict, namedtuple
+from collections import Counter, defaultdict, namedtuple
 from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_EVEN, Context, Decimal, setcontext
 from fractions import Fraction
@@ -271,6 +272,12 @@ class TokenLedger:
         elif not ended and usual and 2 * (end - seen) > 5 * usual:
             last.unobserved += max(0, end - max(start, seen + usual))
             last.edge_in_gap = True
+        if first.sum.alternations or last.sum.alternations:
+            marks = json.loads(series["marks_last_ms"] or "[]")
+            for at in marks[:-1]:  # a process not seen for so long has ended; the newest is above
+                if start <= at < end and 2 * (source - at) > 5 * usual * len(marks) > 0:
+                    last.ends += 1
+                    last.darks.append((usual, 0))
         return parts
 
     def _usage(self, since, until, group_of):
@@ -506,11 +513,95 @@ def in_hours(quantity, unit):
     return hours, match[3] == "gpu"
 
 
+REQUESTS, DEVICES = "GPU requests of pods (kube-state-metrics)", "devices held by pods (DCGM)"
+SHAPES = "GPU count of the invoice's shape × billed hours"
+
+
+class Nodes:
+    """§4: what GPUs nodes had, who held them, and which charges pay for them, by the hour."""
+
+    def __init__(self, pack, tokens, span):
+        self.hours, self.of_key = defaultdict(dict), defaultdict(list)
+        self.names, self.held, self.nobody = {}, defaultdict(lambda: defaultdict(list)), Fraction(0)
+        for row in pack.table("nodes"):
+            self.names[row["source"], row["cluster"], row["name"]] = row["node"]
+            for key in json.loads(row["keys"]):
+                self.of_key[key].append(row["node"])
+        for row in pack.table("node_hours", hour=instant):
+            capacity = Fraction(row["capacity_ms"]) if row["capacity_ms"] else None
+            self.hours[row["node"]][row["hour"]] = [int(row["observed_ms"]), capacity, Fraction(0)]
+        self.most = {node: max((had / seen for seen, had, _ in hours.values() if had and seen),
+                               default=0) for node, hours in self.hours.items()}  # GPUs
+        self._holders(pack, tokens, span)
+
+    def _holders(self, pack, tokens, span):
+        """Who held what: an engine's pod where its counters go, another where its labels say."""
+        engines, told = defaultdict(list), {REQUESTS: set(), DEVICES: set()}
+        for series in tokens.series.values():
+            pod = first_of(series["labels"], "pod", "kubernetes_pod_name", "pod_name")
+            if pod and series["role"] in ("prompt", "generation", "delivered_prompt"):
+                space = first_of(series["labels"], "namespace", "kubernetes_namespace")
+                engines[space, pod].append(series)
+        holders = {row["holder"]: row for row in pack.table("gpu_holders", labels=json.loads)}
+        for row in pack.table("gpu_hours", hour=instant, gpu_ms=Fraction):
+            one, at, labels = holders[row["holder"]], row["hour"], holders[row["holder"]]["labels"]
+            places = [tokens.place(s, at) for s in engines.get((one["namespace"], one["pod"]), ())]
+            place = next((p for p in places if p[0] == "workload"), None) or tokens.place(one, at)
+            told[one["source"]].add(at)
+            if place[0] == "workload":
+                self.held[place[1]][one["source"]].append((at, row["gpu_ms"] / HOUR))
+            if one["source"] == REQUESTS:
+                self.nobody += row["gpu_ms"] * (place[0] not in ("workload", "out of scope"))
+                name = labels["source"], labels.get("cluster", ""), labels.get("node", "")
+                if name in self.names:
+                    self.hours[self.names[name]][at][2] += row["gpu_ms"]
+        # A source that tells of under 95 % of the hours up to its last would make a week's few.
+        self.whole = [source for source, hours in told.items() if hours
+                      and 20 * len(hours) >= 19 * ((max(hours) - span[0]) // HOUR + 1)]
+
+    def source(self, slug):
+        """By what a workload's GPU-hours are known: requests, else devices, else None."""
+        return next((one for one in self.whole if one in self.held.get(slug, ())), None)
+
+    def gpu_hours(self, slug, span):
+        hours = self.held[slug][self.source(slug)]
+        return sum(held for hour, held in hours if span[0] <= hour < span[1])
+
+    def of_charge(self, row, since, until):
+        """The nodes a GPU charge names and that were seen in its time, and its share of each hour;
+        None for a charge of no GPU."""
+        if not (self.hours and row["gpu_count"] and row["category"] == "Usage"
+                and row["commitment_status"] != "Unused"):
+            return None
+        start, end = int(max(row["start"], since)), int(min(row["end"], until))
+        first, piece = start // HOUR * HOUR, row["resource"].casefold().rstrip("/")
+        key = piece.rsplit("/", 1)[-1]
+        key = key.rsplit(":", 1)[-1] if piece.startswith("arn:") else key
+        shares = {hour: Fraction(min(end, hour + HOUR) - max(start, hour), HOUR)
+                  for hour in range(first, max(end, first + 1), HOUR)}
+        nodes = [n for n in self.of_key.get(key, ()) if key and shares.keys() & self.hours[n].keys()]
+        return nodes, shares, end - start
+
+    def idle_share(self, nodes, shares, window):
+        """The share of a charge's GPU time that nobody held; time that nobody saw is not idle."""
+        seen = [(share, self.hours[n][hour]) for n in nodes if self.most[n]
+                for hour, share in shares.items() if hour in self.hours[n]]
+        idle = sum(share * max(0, (had or 0) - held) for share, (_, had, held) in seen)
+        known = [self.most[n] for n in nodes if self.most[n]]
+        whole = known[0] * window if len(known) == 1 else sum(s * (h[1] or 0) for s, h in seen)
+        return min(Fraction(1), Fraction(idle) / whole) if whole else Fraction(0)
+
+
+def first_of(labels, *names):
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
 class Costs:
     """The money of one span in its places: [billed, effective, charges] by place and currency."""
 
-    def __init__(self, charges, rules, since, until):
-        self.since, self.until = since, until
+    def __init__(self, charges, rules, nodes, since, until):
+        self.since, self.until, self.nodes = since, until, nodes
+        self.on_nodes, self.charged_hours = {}, set()
         self.places, self.shared, self.split, self.whole = {}, {}, {}, {}
         self.commitments, self.issuers, self.gpu_hours = {}, defaultdict(set), {}
         self.gpu_models, self.documents, self.wrong_places = defaultdict(set), set(), 0
@@ -531,8 +622,8 @@ class Costs:
         if name and difference:  # purchases and amortised use; what a rate card prices (§4)
             pair = self.commitments.setdefault((name, currency), [Decimal(0)] * 2)
             pair[row["category"] != "Purchase"] += difference
-        if row["idle_share"] and place[0] in ("shared", "unassigned"):
-            idle = Fraction(row["idle_share"])
+        idle = self._idle(row, currency, amounts)
+        if idle and place[0] in ("shared", "unassigned"):
             halves = [split(a, [idle.numerator, idle.denominator - idle.numerator])
                       for a in amounts]
             add(self.places, (("idle", None), currency), [half[0] for half in halves], 1)
@@ -547,6 +638,17 @@ class Costs:
             self.issuers[place[1]].add(row["issuer"])
             if row["category"] == "Usage" and Fraction(row["gpu_count"] or 0) > 0:
                 self._gpu_hours(row, place[1])
+
+    def _idle(self, row, currency, amounts):
+        """The share of a GPU charge that nobody held; both sides of nodes and charges are added."""
+        found = self.nodes.of_charge(row, self.since, self.until)
+        if found is None:
+            return Fraction(0)
+        nodes, shares, _ = found
+        add(self.on_nodes, (bool(nodes), currency), amounts, 1)
+        self.charged_hours |= {(n, hour) for n in nodes for hour in shares.keys()
+                               & self.nodes.hours[n].keys()}
+        return self.nodes.idle_share(*found)
 
     def _gpu_hours(self, row, slug):
         """§4: GPU count of the machine × billed hours, the part inside the span."""
@@ -611,16 +713,14 @@ class Week:
         for row in self.charges:
             amounts = self.exchange.parts(row, self.span)
             add(self.by_document.setdefault(row["document"], {}), row["currency"], amounts, 1)
+            row["on_invoice"] = bool(row["billed"])
             self.exchange.charge(row, self.span)
         self.rules, self.tokens = Rules(pack.table("rules"), "charge"), TokenLedger(pack)
         self.workloads = {row["slug"]: row for row in pack.table("workloads")}
         self.weights = {name: Decimal(statement["weights"][name])
                         for name in ("prompt", "cached_prompt", "generation")}
-        self.told_hours = defaultdict(list)
-        for row in pack.table("gpu_hours", hour=instant):
-            hours = Fraction(int(row["numerator"]), int(row["denominator"]))
-            self.told_hours[row["workload"]].append((row["hour"], hours))
-        self.whole = Costs(self.charges, self.rules, *self.span)
+        self.nodes = Nodes(pack, self.tokens, self.span)
+        self.whole = Costs(self.charges, self.rules, self.nodes, *self.span)
         self.by_span = {self.span: self.whole}
         counts = {c: total[2] for c, total in self.whole.whole.items()}
         self.currency = chosen or min(counts, key=lambda c: (-counts[c], c), default="USD")
@@ -631,6 +731,7 @@ class Week:
         for row in pack.table("reaches", first=instant, last=instant):
             self.reaches[row["kind"]][row["name"]] = row["first"], row["last"], row["ended"] == "1"
         self.moved, self.sources = self.tokens.moved(), self.tokens.sources()
+        self.engines = Engines(self)
         self.rows = {slug: self._workload(slug) for slug in sorted(self.workloads)}
         self.counting = [w for w in self.rows.values() if w["purpose"] == "inference"
                          and w["basis"] == "processed" and w["counted"] and w["cost"] is not None]
@@ -651,16 +752,20 @@ class Week:
 
     def costs(self, span):
         if span not in self.by_span:
-            self.by_span[span] = Costs(self.charges, self.rules, *span)
+            self.by_span[span] = Costs(self.charges, self.rules, self.nodes, *span)
             self.by_span[span].split_shared(self.keys)
         return self.by_span[span]
 
     def gpu_hours(self, slug, span, billed=False):
         """GPU-hours to 24 decimals, those of the invoice's shapes if `billed`; None if unknown."""
-        if slug in self.told_hours and not billed:
-            return short(sum(h for hour, h in self.told_hours[slug] if span[0] <= hour < span[1]))
+        if self.nodes.source(slug) and not billed:
+            return short(self.nodes.gpu_hours(slug, span))
         found = self.costs(span).gpu_hours.get(slug)
         return None if found is None else short(found)
+
+    def gpu_hours_source(self, slug, span):
+        known = self.gpu_hours(slug, span) is not None
+        return self.nodes.source(slug) or (SHAPES if known else None)
 
     def common(self, slug):
         """§4: the hours of the week that have both cost and readings."""
@@ -780,13 +885,16 @@ def _workload(week, w):
     compared, tokens, total = week.baseline(w), w["week_tokens"], week.total[1]
     figures |= token_figures(w["counted"], w["tokens"]) | {
         "effective_cost": w["cost"], "period_effective_cost": own + shared, "cost_own": own,
-        "cost_shared": shared, "gpu_hours": week.gpu_hours(w["slug"], week.span)}
+        "cost_shared": shared, "gpu_hours": week.gpu_hours(w["slug"], week.span),
+        "gpu_hours_source": week.gpu_hours_source(w["slug"], week.span)}
     figures |= {ours: compared and compared[theirs] for ours, theirs in SAVINGS.items()}
     if tokens:
         shown = ("cached_prompt", *SUMS, "exact", *COUNTS)
         tokens = {name: tokens[name] for name in shown} | {"coverage": coverage(tokens)}
     span = w["common"] and {name: written(at) for name, at in zip(("start", "end"), w["common"])}
-    return {"slug": w["slug"], "figures": figures, "class_costs": classes, "basis": w["basis"],
+    kept = ("model", "stack", "team", "purpose", "cluster", "namespace")
+    told = {name: week.workloads[w["slug"]][name] for name in kept}
+    return told | {"slug": w["slug"], "figures": figures, "class_costs": classes, "basis": w["basis"],
             "common": span, "share_of_cost": quotient(own + shared, total) if total else None,
             "tokens": tokens, "baseline": compared}
 
@@ -837,9 +945,15 @@ def against_baseline(terms, w, currency, end):
     declared, cost = (terms[name] and Decimal(terms[name]) for name in ("declared_price", "cost"))
     price = declared or (quotient(cost * MILLION, old) if cost and old else None)
     since = instant(terms["period_end"]) or instant(terms["frozen_at"])
+    measured = terms["period_start"] and terms["period_end"]
     found = {"cost_per_million_tokens": price, "age_days": (end - since) // DAY,
-             "actual": w["cost"], "sensitivity": []}
-    found |= {name: terms[name] for name in ("kind", "basis", "quality", "author", "approver")}
+             "ageing": end - since > 180 * DAY, "actual": w["cost"], "sensitivity": [],
+             "workload": w["slug"], "document_digests": json.loads(terms["documents"]),
+             "period": {"start": terms["period_start"], "end": terms["period_end"]}
+             if measured else None}
+    found |= {name: terms[name] for name in (
+        "kind", "basis", "quality", "author", "approver", "currency", "model", "tokenizer",
+        "legacy", "note", "frozen_at")}
     found |= dict.fromkeys(("counterfactual", "saving", "saving_share", "saving_lower", "saving_upper",
                             "break_even_cost_per_million_tokens"))
     tokens = w["delivered"] if terms["basis"] == "delivered" else (
@@ -882,6 +996,7 @@ def bridges(week):
                        "cost": w["cost"], "tokens": counting["prompt"] + counting["generation"],
                        "gpu_hours": week.gpu_hours(slug, w["common"]) or Decimal(0),
                        "billed_gpu_hours": week.gpu_hours(slug, w["common"], True) or Decimal(0),
+                       "gpu_hours_source": week.gpu_hours_source(slug, week.span),
                        "active_hours": w["active"], "hours": w["hours"]})
     side = {"cost": sum((g["cost"] for g in groups), Decimal(0)),
             "tokens": sum(g["tokens"] for g in groups), "groups": groups}
@@ -959,6 +1074,53 @@ def rounded_to_sum(parts):
     return cut
 
 
+PARAMETERS = {"gap_over_usual_interval": "2.5", "bounds_shown_from_width": "0.001",
+              "baseline_ageing_days": 180, "cost_basis": "effective", "token_basis": "processed"}
+
+
+@section
+def copied(week):
+    """What the statement says a second time, and what it takes over from the ledger unchanged."""
+    said = week.said
+    compared = [one["baseline"] for one in said["workloads"] if one["baseline"]]
+    known = [one for one in compared if one["saving"] is not None]
+    actual = sum((Decimal(one["actual"]) for one in known), Decimal(0))
+    cost = sum((w["cost"] for w in week.counting), Decimal(0))
+    week.check("baselines: those of the workloads", said["baselines"], compared)
+    for w in said["workloads"]:
+        engines = [row for row in said["memory"] if row["workload"] == w["slug"]]
+        week.check(f"memory of workload {w['slug']}", w["memory"], engines or None)
+    for side in ("from", "to") if said["bridge"] else ():
+        of = said["previous"]["week"] if side == "from" else said["period"]["week"]
+        week.check(f"bridge {side}", said["bridge"][side], of)
+    rules = [{"number": int(row["number"]), "version": int(row["version"]),
+              "order": int(row["order"]), "subject": row["subject"], "place": row["place"],
+              "target": row["target"] or None, "valid_from": row["valid_from"] or None,
+              "valid_to": row["valid_to"] or None,
+              "matchers": ",".join(f"{name}{op}{quoted(value)}"
+                                   for name, op, value in json.loads(row["matchers"]))}
+             for row in week.pack.table("rules")]
+    period = [written(at).replace("Z", "+00:00") for at in week.span]
+    for one in said["exceptions"]:
+        words = (one["kind"], one["subject"], one["currency"] or "", *period)
+        week.check(f"exception {one['kind']} {one['subject']}: id", one["id"],
+                   sha256("\x1f".join(words).encode())[:16])
+    documents = {row["sha256"]: row for row in week.pack.table("documents_read")}
+    for one in said["control_totals"]["documents"]:
+        read = documents.get(one["sha256"], {})
+        told = {name: str(value) for name, value in one.items() if name != "sums"}
+        week.check(f"document {one['sha256'][:12]}", told, read)
+    week.check("documents", len(documents), len(said["control_totals"]["documents"]))
+    chosen = {"report_currency": week.exchange.target} if week.exchange.target else {}
+    return {"rules": rules, "parameters": chosen | PARAMETERS, "saving_scope": {
+        "workloads": sorted(one["workload"] for one in known), "of": len(week.counting),
+        "share_of_cost": quotient(actual, cost) if known and cost > 0 else None}}
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 @section
 def trend(week):
     """Each week's unit cost from its own cost and tokens; the newest row is this report's."""
@@ -973,11 +1135,19 @@ def trend(week):
     rows[-1] |= {"week": week.said["period"]["week"], "effective_cost": figures["effective_cost"],
                  "tokens": tokens}
     before = week.said["previous"]
+    earlier = {row["week"]: row for row in week.pack.table("earlier_weeks")}
+    if before:  # a week that no report was made of is in the week's own comparison alone
+        earlier = {before["week"]: before["figures"]} | earlier
     for row, said in zip(rows, week.said["trend"]):
-        if before and before["week"] == said["week"]:
-            then = before["figures"]
-            counts = [then["prompt_tokens"], then["generation_tokens"]]
-            row |= {"effective_cost": then["effective_cost"], "tokens": total_of(counts)}
+        if then := earlier.get(said["week"]):
+            counts = [then[name] for name in ("prompt_tokens", "generation_tokens")]
+            row |= {"effective_cost": then["effective_cost"] or None, "week": said["week"],
+                    "tokens": None if {None, ""} & set(counts) else sum(map(int, counts))}
+    if before and "digest" in earlier[before["week"]]:
+        content = week.pack.files["previous_statement.json"]
+        week.check("statement of the week before", earlier[before["week"]]["digest"], sha256(content))
+    weeks = [said["week"] for said in week.said["trend"]]
+    week.check("trend: weeks in their order", weeks, sorted(set(weeks) | set(earlier)))
     return {"trend": rows}
 
 
@@ -988,7 +1158,13 @@ def reaches(week):
              and w["purpose"] == "inference" and w["basis"] == "processed"]
     newest = week.reaches["cost"].get("", (None, None))[1]
     lasts = [last for _, last, _ in week.reaches["source"].values()]
+    late = [w for w in week.rows.values() if w["common"] and w["common"][1] < week.span[1]
+            and w["purpose"] == "inference" and w["basis"] == "processed"
+            and not all(week.reaches["source"][name][2]
+                        for name in week.sources["workload", w["slug"]])]
+    enough = newest is not None and -(-min(newest, week.span[1]) // HOUR) * HOUR >= week.span[1]
     return {"reaches": {
+        "complete": bool(spans) and enough and not late,
         "cost": written(min(newest, week.span[1]) if newest is not None else None),
         "tokens": written(max(lasts, default=None)),
         "common_start": written(min((span[0] for span in spans), default=None)),
@@ -997,30 +1173,49 @@ def reaches(week):
 
 # ------------------------------------------------------------------------------------ memory (§8)
 
-CACHE = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "active_block_ms",
-         "peak_blocks", "peak_ms", "peak_running", "stale_ms")
+WHOLE = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "active_block_ms",
+         "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms")
+
+
+class Engines:
+    """The KV cache of each engine in each hour, and the requests it set back."""
+
+    def __init__(self, week):
+        self.hours, self.preempted, of_series = {}, {}, defaultdict(list)
+        named = {row["series"]: row for row in week.pack.table("engines", labels=json.loads)}
+        whole = dict.fromkeys(WHOLE, lambda text: int(text) if text else None)
+        for row in week.pack.table("cache_hours", hour=instant, levels_ms=json.loads, **whole):
+            engine = named[row["series"]]
+            if sum(row["levels_ms"].values()) != row["observed_ms"]:
+                week.check(f"time at all levels, {engine['name']}, {written(row['hour'])}",
+                           row["observed_ms"], sum(row["levels_ms"].values()))
+            of_series[row["series"]].append(row | engine)
+        for number, rows in of_series.items():  # an engine is where it stood last
+            rows.sort(key=itemgetter("hour"))
+            place = week.tokens.place(named[number], rows[-1]["hour"])
+            if place[0] == "workload":
+                self.hours[place[1], rows[-1]["name"], int(number)] = rows
+        for row in week.pack.table("preemptions", hour=instant):
+            if week.span[0] <= row["hour"] < week.span[1]:
+                key = row["target"], row["engine"]
+                self.preempted[key] = self.preempted.get(key, 0) + int(row["count"])
+
+    def preemptions(self, row):
+        return self.preempted.get((row["target"], row["engine"]))
+
+    def of(self, slug, name=None):
+        """The hours of a workload's engines, or of one of them."""
+        return [row for key, rows in sorted(self.hours.items()) for row in rows
+                if key[0] == slug and name in (None, key[1])]
 
 
 @section
 def memory(week):
     """§8.3, §8.4, §8.7: the KV cache of each engine of a workload."""
-    engines, preempted = defaultdict(list), {}
-    for row in week.pack.table("preemptions"):
-        key = row["target"], row["engine"]
-        preempted[key] = preempted.get(key, 0) + int(row["count"])
-    named = {row["series"]: row for row in week.pack.table("engines", labels=json.loads)}
-    whole = dict.fromkeys(CACHE, lambda text: int(text) if text else None)
-    for row in week.pack.table("cache_hours", hour=instant, **whole):
-        engine = named[row["series"]]
-        place = week.tokens.place(engine, row["hour"])
-        if place[0] == "workload":
-            engines[place[1], engine["name"], int(row["series"])].append(row | engine)
-    found = []
-    for (slug, name, _), rows in sorted(engines.items(), key=lambda item: item[0][:2]):
-        value = _engine(sorted(rows, key=itemgetter("hour")), week.workloads[slug])
-        key = rows[0]["target"], rows[0]["engine"]
-        found.append({"workload": slug, "engine": name, "preemptions": preempted.get(key)} | value)
-    return {"memory": found}
+    return {"memory": [
+        {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
+        | _engine(rows, week.workloads[slug])
+        for (slug, name, _), rows in sorted(week.engines.hours.items(), key=lambda one: one[0][:2])]}
 
 
 def _engine(rows, workload):
@@ -1051,6 +1246,35 @@ def _engine(rows, workload):
         "contiguous_slots": slots, "max_model_len": longest,
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000}
+
+
+@section
+def memory_hours(week):
+    """§8: each hour of the chart: reserved and active of a workload's engines together, in whole
+    MiB where a token's bytes are known. (What devices show comes from their own exporter.)"""
+    found = []
+    for slug in sorted({key[0] for key in week.engines.hours}):
+        mine = defaultdict(list)
+        for row in week.engines.of(slug):
+            mine[row["hour"]].append(row)
+        each = int(week.workloads[slug]["kv_bytes_per_token"] or 0) or None
+        scale = quotient(each, 2**20) if each else 1
+        reserved, active = [], []
+        for hour in range(*week.span, HOUR):
+            rows = mine.get(hour, ())
+            pools = [pool for row in rows if (pool := _pool(row)) is not None]
+            used = [quotient(_tokens_of(row, row["active_block_ms"]), row["observed_ms"])
+                    for row in rows if row["active_block_ms"] is not None and row["block_size"]
+                    and row["observed_ms"]]
+            reserved.append(round(sum(pools) * scale) if pools else None)
+            active.append(round(sum(used) * scale) if used else None)
+        steps = [[at, value] for at, value in enumerate(reserved)
+                 if not at or reserved[at - 1] != value]
+        found.append({"workload": slug, "unit": "MiB" if each else "tokens",
+                      "engines": len({row["series"] for rows in mine.values() for row in rows}),
+                      "start": written(week.span[0]), "hours": len(active),
+                      "reserved_steps": steps, "active": active})
+    return {"memory_hours": found}
 
 
 def _tokens_of(row, blocks):
@@ -1129,7 +1353,9 @@ class ServiceLevels:
     def row(self, w, span):
         """One workload's row of the statement."""
         slug, last = w["slug"], self.in_force(w["slug"], span[1] - 1)
-        found = {"workload": slug, "objective": None, "start": written(span[0]),
+        between = any(span[0] < o["valid_from"] < span[1] for o in self.objectives.get(slug, ()))
+        changed = last is not None and between and self.in_force(slug, span[0]) is not None
+        found = {"workload": slug, "objective": None, "objective_changed": changed, "start": written(span[0]),
                  "end": written(span[1]), **dict.fromkeys((*MEASURES, "verdict", "goodput"))}
         if last is None:
             return found
@@ -1220,22 +1446,11 @@ def rightsizing(week):
     use and from what the report says its proposal follows from."""
     if "rightsizing" not in week.said:
         return {}
-    engines, pushed = defaultdict(list), {}
-    for row in week.pack.table("preemptions"):
-        key = row["target"], row["engine"]
-        pushed[key] = pushed.get(key, 0) + int(row["count"])
-    named = {row["series"]: row for row in week.pack.table("engines", labels=json.loads)}
-    numbers = ("blocks", "observed_ms", "peak_blocks", "peak_running", "peak_waiting", "stale_ms")
-    whole = dict.fromkeys(numbers, lambda text: int(text) if text else None)
-    for row in week.pack.table("cache_hours", hour=instant, levels_ms=json.loads, **whole):
-        engine = named[row["series"]]
-        place = week.tokens.place(engine, row["hour"])
-        if place[0] == "workload":
-            engines[place[1], engine["name"]].append(row | engine)
     long = week.span[1] - week.span[0]
     found = []
     for said in week.said["rightsizing"]:
-        rows = sorted(engines[said["workload"], said["engine"]], key=itemgetter("hour"))
+        rows = sorted(week.engines.of(said["workload"], said["engine"]), key=itemgetter("hour"))
+        pushed = rows and week.engines.preemptions(rows[-1])
         found.append(_sizing(rows, pushed, long, said) if rows else {"engine": None})
     return {"rightsizing": found}
 
@@ -1250,15 +1465,22 @@ def _sizing(rows, pushed, long, said):
     seen = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
     value = {name: max((r[name] for r in rows if r[name] is not None), default=None)
              for name in ("peak_running", "peak_waiting")}
-    value |= {"kv_blocks": last["blocks"], "preemptions": pushed.get((last["target"], last["engine"]))}
+    value |= {"kv_blocks": last["blocks"], "preemptions": pushed}
     peak = max((r["peak_blocks"] for r in rows if r["peak_blocks"] is not None), default=None)
     share = Fraction(peak, last["blocks"] - 1) if peak is not None and last["blocks"] > 1 else None
     p50, p95, p99 = (_at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
     value |= {"p50": _places(p50), "p95": _places(p95), "p99": _places(p99),
               "peak": _places(share), "coverage": _places(min(Fraction(1), Fraction(seen, long))),
               "verdict": _verdict(Fraction(seen, long), long, p99, value)}
+    value["setting"] = Decimal(last["setting"]) if last["setting"] else None
     if said["proposal"]:
         value["proposal"] = _proposed(last, said["inputs"], said["proposal"]["utilization"], p99)
+        most, inputs = max(0, value["proposal"]["kv_blocks"] - 1), said["inputs"]
+        size, longest = inputs["block_size"], inputs["max_model_len"]
+        value["proposal"] |= {
+            "concurrency": most * value["peak_running"] // peak
+            if value["peak_running"] and peak else None,
+            "longest_requests": most * size // longest if size and longest else None}
     return value
 
 
@@ -1406,7 +1628,14 @@ def training(week):
         "share_of_inference": quotient(mine, inference) if inference > 0 else None}
     for side in ("lower", "upper"):
         found[f"late_cost_{side}"] = sum(one[side] for one in late) if late else None
-    return {"training": found | {"budget": _budget(week)}}
+    found["budget"] = budget = _budget(week)
+    shown = [mine, inference, found["late_cost_lower"], found["late_cost_upper"]]
+    shown += [budget["forecast"]] if budget else []
+    shown = {f"{round(amount, 2):,.2f}" for amount in shown if amount is not None}
+    sentence = (week.said["training"] or {}).get("message") or ""
+    told = set(re.findall(r"-?[0-9][0-9,]*\.[0-9]+", sentence))
+    week.check("training: amounts in its sentence", sorted(told - shown), [])
+    return {"training": found}
 
 
 def portion(cost, share):
@@ -1424,6 +1653,15 @@ def _budget(week):
     reached = row["start"] if newest is None else -(-newest // HOUR) * HOUR
     until = max(row["start"], min(week.span[1], reached))
     charges = week.pack.table("training_charges", start=instant, end=instant)
+    names = ("target", "start", "end")
+    whole = {(r["document"], r["line"]): [r[n] for n in names] for r in week.charges}
+    odd = []
+    for one in charges:
+        mine = [one["workload"], one["start"], one["end"]]
+        known = whole.get((one["document"], one["line"]), mine)
+        if known != mine or week.workloads[one["workload"]]["purpose"] != "training":
+            odd.append(one)
+    week.check("training charges that are another's", 0, len(odd))
     same = [one for one in charges if one["currency"] == week.currency]
     spent = sum((part(Decimal(one["effective"] or 0), one["start"], one["end"], row["start"], until)
                  for one in same), Decimal(0))
@@ -1514,6 +1752,7 @@ def period_table(costs, currency):
     if effective != placed:
         rows["not placed"] = effective - placed
     return {"rows": [{"key": key, "amount": amount} for key, amount in rows.items()],
+            "currency": currency,
             "billed_side": explained, "effective": effective, "allocated": placed,
             "difference": effective - explained or effective - placed}
 
@@ -1563,6 +1802,36 @@ def allocation(week):
 
 
 @section
+def nodes(week):
+    """§4: nodes and the invoice side by side: what met, what did not, what stood idle."""
+    known, costs = week.nodes, week.whole
+    for row in week.charges if known.hours else ():
+        found = known.of_charge(row, *week.span)
+        share = found and known.idle_share(*found)
+        week.check(f"idle share of line {row['line']} of {row['document'][:12]}",
+                   row["idle_share"], f"{share.numerator}/{share.denominator}" if share else "")
+    if not known.hours:
+        return {"nodes": None}
+    hours = {(node, at): one for node, every in known.hours.items() for at, one in every.items()}
+    charged = {key: one[0] * (key in costs.charged_hours) for key, one in hours.items()}
+    met = {node for node, _ in costs.charged_hours}
+    on, off = (costs.on_nodes.get((side, week.currency), [Decimal(0)] * 2 + [0])
+               for side in (True, False))
+    sums = {"node_hours": sum(one[0] for one in hours.values()),
+            "matched_node_hours": sum(charged.values()),
+            "capacity_gpu_hours": sum(one[1] or 0 for one in hours.values()),
+            "held_gpu_hours": sum(one[2] for one in hours.values()),
+            "idle_gpu_hours": sum(max(0, (one[1] or 0) - one[2]) for one in hours.values()),
+            "unassigned_gpu_hours": known.nobody}
+    found = {name: short(Fraction(value) / HOUR) for name, value in sums.items()}
+    return {"nodes": found | {
+        "unmatched_node_hours": found["node_hours"] - found["matched_node_hours"],
+        "unmatched_nodes": [name[2] for name, node in known.names.items() if node not in met],
+        "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
+        "currency": week.currency}}
+
+
+@section
 def control_totals(week):
     """What was read, counted and summed again."""
     whole = week.exchange.originals or week.whole.whole
@@ -1581,6 +1850,13 @@ def control_totals(week):
             week.check.all_of(f"document {row['sha256'][:12]}", row["sums"], mine)
     week.check("documents behind rows that the report does not name", 0, len(used - named))
     week.check("charges whose place does not follow from the rules", 0, week.whole.wrong_places)
+    names = ("issuer", "account", "invoice", "billing_period", "currency", "document")
+    lines = {(r["issuer"], r["account"], r["invoice"], r["month"], r["currency"], r["document"])
+             for r in week.pack.table("invoice_lines")}
+    months = {written(at)[:7] for at in (week.span[0], week.span[1] - 1)}
+    odd = [r for r in week.charges if r["on_invoice"] and r.get("billing_period") in months
+           and tuple(r.get(n) for n in names) not in lines]  # a correction may be of a later month
+    week.check("charges that no line of an invoice sums", 0, len(odd))
     return {"control_totals": {
         "charges": sum(total[2] for total in whole.values()),
         "by_currency": {currency: {"billed": billed, "effective": effective, "charges": charges}
@@ -1629,36 +1905,120 @@ def allocation_statement(week):
 
 @section
 def readings(week):
-    """§2.1, §2.2: the tokens of hours with a restart or a birth, again from their readings.
-
-    Left to the reader: hours with an alternation, an unplaced opening, or several replicas
-    without marks, whose rule needs more than the hour itself.
-    """
-    groups = defaultdict(list)
-    for row in week.pack.table("readings"):
-        if row["why"] == "restart":
-            groups[row["series"], instant(row["hour"])].append(row)
-    for (number, hour), rows in groups.items():
-        said = next(row for at, row in week.tokens.hours[number] if at == hour)
-        unmarked = any(not row["mark_us"] for row in rows)
-        if said.openings or said.alternations or (unmarked and len({r["replica"] for r in rows}) > 1):
-            continue
-        high = fall = int(rows[0]["high_before"] or 0)
-        mark = rows[0]["mark_before_us"] or None
-        first, booked, restarts = rows[0]["high_before"] == "", 0, 0
-        for row in rows:
-            value, born = int(row["value"]), row["mark_us"] or None
-            new = born != mark if born and mark else (not born and value < fall)
-            if new and not first:
-                high, restarts = 0, restarts + 1
-            if new or mark is None:
-                mark = born
-            first = False
-            booked, high, fall = booked + max(0, value - high), max(high, value), value
-        name = f"readings of series {number} in {written(hour)}"
-        week.check(name + ": tokens", said.tokens, booked)
-        week.check(name + ": restarts", said.restarts, restarts)
+    """§2.1, §2.2, §2.4: the tokens of every hour in which a counter began, ended or alternated,
+    again from its readings and the counters as they stood before it."""
+    of_hour = defaultdict(list)
+    for row in week.pack.table("readings", hour=instant, value=int, at_ms=int):
+        if row["why"] == "counter":
+            of_hour[row["series"], row["hour"]].append(row)
+    whole = {"hour": instant, **dict.fromkeys(("counters", "replicas", "proven_ms"), json.loads)}
+    befores = {(row["series"], row["hour"]): row
+               for row in week.pack.table("counters_before", **whole)}
+    week.check("hours with readings and with their counters", set(of_hour) == set(befores), True)
+    edges = {(row["series"], row["why"], row["hour"], row["at_ms"])
+             for row in week.pack.table("readings", hour=instant, at_ms=int) if row["why"] != "counter"}
+    ends = {(number, why, rows[at][0], rows[at][1][moment])
+            for number, rows in week.tokens.hours.items() if rows
+            for why, at, moment in (("week's first", 0, -2), ("week's last", -1, -1))}
+    week.check("readings at the edges of the week", edges == ends, True)
+    for number, gaps in week.tokens.gaps.items():  # a gap books with the reading that ends it
+        booked = dict(week.tokens.hours.get(number, ()))
+        for _, ended, _, tokens in gaps:
+            if (hour := ended // HOUR * HOUR) in booked and booked[hour].tokens < tokens:
+                week.check(f"tokens of a gap of series {number}", tokens, booked[hour].tokens)
+    for number, rows in week.tokens.hours.items():
+        odd = {hour: said for hour, said in rows
+               if said.restarts or said.openings or said.alternations}
+        week.check(f"series {number}: odd hours without readings", 0,
+                   sum((number, hour) not in befores for hour in odd))
+    touched = {number for number, _ in befores}
+    said_of = {number: dict(rows) for number, rows in week.tokens.hours.items()
+               if number in touched}
+    for (number, hour), before in befores.items():
+        if not of_hour[number, hour]:
+            continue  # said above
+        said, booked = said_of[number][hour], Booking(before).of(of_hour[number, hour])
+        for what, value in vars(booked).items():
+            if what in Hour._fields:
+                name = f"readings of series {number} in {written(hour)}: {what}"
+                week.check(name, getattr(said, what), value)
     return {}
+
+
+class Booking:
+    """One hour of one series, booked reading by reading."""
+
+    def __init__(self, before):
+        self.counters = {one["number"]: one for one in before["counters"]}
+        self.replicas, self.proven = before["replicas"], before["proven_ms"]
+        self.current = int(before["current"]) if before["current"] else None
+        self.last, self.fall = (int(before[n] or 0) for n in ("last_ms", "fall_ms"))
+        self.tokens = self.readings = self.restarts = self.hidden_resets = 0
+        self.openings = self.opening_tokens = self.alternations = 0
+
+    def of(self, rows):
+        now = self.counters.get(self.current)
+        if not (now and now["marks_us"]) and not any(row["mark_us"] for row in rows):
+            count = Counter(row["replica"] for row in rows)  # §2.2: the replica with more readings
+            taken = min(count, key=lambda name: (-count[name], name))
+            rows = [row for row in rows if row["replica"] == taken]
+        self.first_ms, self.last_ms = rows[0]["at_ms"], rows[-1]["at_ms"]
+        for row in rows:
+            mark = (row["mark_kind"], int(row["mark_us"])) if row["mark_us"] else None
+            at, value, name = row["at_ms"], row["value"], row["replica"]
+            self.tokens += self._delta(at, value, name, mark)
+            now = self.counters[self.current]
+            now["high"] = max(now["high"], value)
+            self.readings, self.last = self.readings + 1, max(self.last, at)
+            self.replicas[name] = at, value
+        return self
+
+    def _delta(self, at, value, name, mark):
+        """What one reading books: the rise over the highest value of its counter, or a birth."""
+        now = self.counters.get(self.current)
+        if now is None:  # what proves a series' birth are other readings of its job
+            late = mark is not None and at - mark[1] // 1000 > DAY
+            return self._begin(at, value, mark, late or at not in self.proven)
+        rise = max(0, value - now["high"])
+        if mark is None:
+            before = self.replicas.get(name)
+            if not before or value >= before[1] or max(now["first_ms"], self.fall) > before[0]:
+                return rise
+            self.fall = at
+            return self._restart(at, value, mark, now)
+        born, kind = mark[1] // 1000, mark[0]
+        if now["marks_us"].get(kind) == mark[1]:
+            return rise
+        if kind not in now["marks_us"]:  # marks of different kinds are never compared
+            if born > self.last or (value < now["high"] and born > self.last - 5000):
+                return self._restart(at, value, mark, now)
+            now["marks_us"][kind] = mark[1]
+            return rise
+        for number, other in self.counters.items():
+            if other["marks_us"].get(kind) == mark[1]:
+                self.current, self.alternations = number, self.alternations + 1
+                return max(0, value - other["high"])
+        if born > self.last - 5000:  # five seconds of clock skew
+            return self._restart(at, value, mark, now)
+        self.alternations += 1
+        return self._begin(at, value, mark, True)
+
+    def _restart(self, at, value, mark, ended):
+        self.restarts += 1
+        self.hidden_resets += mark is not None and value >= ended["high"]
+        since = mark[1] // 1000 if mark else self.last
+        late = at - since > DAY  # without a mark an `up` reading in between may prove it as well
+        return self._begin(at, value, mark, late and (mark is not None or at not in self.proven))
+
+    def _begin(self, at, value, mark, unplaced):
+        self.current = max(self.counters, default=0) + 1
+        marks = {mark[0]: mark[1]} if mark else {}
+        self.counters[self.current] = {"marks_us": marks, "high": 0, "first_ms": at}
+        if len(self.counters) > 16:  # so many earlier processes behind an address are remembered
+            del self.counters[min(self.counters)]
+        self.openings += unplaced
+        self.opening_tokens += value * unplaced
+        return 0 if unplaced else value
 
 
 # ------------------------------------------------------------------------------------- comparing
@@ -1668,7 +2028,7 @@ class Checks:
     """Each figure as the report says it against the same figure computed here."""
 
     def __init__(self):
-        self.lines = []
+        self.lines, self.section = [], None
 
     def __call__(self, name, said, computed):
         if isinstance(computed, Decimal):
@@ -1676,7 +2036,7 @@ class Checks:
             same = same and Decimal(said) == computed
         else:
             same = type(said) is type(computed) and said == computed
-        self.lines.append((name, said, computed, same))
+        self.lines.append((name, said, computed, same, self.section))
 
     def all_of(self, name, said, computed):
         """Every value of an object, and of the objects inside it."""
@@ -1701,6 +2061,7 @@ def recompute(pack, statement):
     """All figures of a statement from the pack's tables; a Checks that says which are equal."""
     week = Week(pack, statement)
     for one in SECTIONS:
+        week.check.section = one
         week.check.all_of("", statement, one(week))
     return week.check
 
@@ -1783,6 +2144,14 @@ def digests(pack, check):
     return own
 
 
+def contents(check):
+    """The sections, where each begins, what it is of, and how many values it computed."""
+    counts = Counter(line[4] for line in check.lines)
+    for one in SECTIONS:
+        said = " ".join(one.__doc__.split())
+        print(f"line {one.__code__.co_firstlineno:>4}  {one.__name__:21} {counts[one]:>5}  {said}")
+
+
 def main(arguments):
     paths = [Path(a) for a in arguments if not a.startswith("--")] or [Path(__file__).parent]
     try:
@@ -1793,10 +2162,13 @@ def main(arguments):
     except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile, ArithmeticError) as error:
         print(f"This is not a whole pack: {type(error).__name__}: {error}")
         return 1
-    for name, said, computed, same in check.lines:
+    if "--contents" in arguments:
+        contents(check)
+    for name, said, computed, same, by in check.lines:
         if "--all" in arguments or not same:
             print(f"{'equal  ' if same else 'UNEQUAL'} {name}: {_shown(said)}"
-                  + ("" if same else f" in the report, {_shown(computed)} computed"))
+                  + ("" if same else f" in the report, {_shown(computed)} computed")
+                  + (f" ({by.__name__}, line {by.__code__.co_firstlineno})" if by else ""))
     print(f"{len(check.lines) - len(check.wrong)} of {len(check.lines)} equal.")
     print(f"Report {statement['period']['week']}: {statement['headline']}")
     print(f"SHA-256 of the seal, printed on every page of the report: {own}")

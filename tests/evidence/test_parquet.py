@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from finops.ledger.queries.export import Table
+from finops.ledger.queries.export_table import Table
 from reports.evidence.parquet import parquet_files, same_rows
 from reports.evidence.sealed import csv_bytes
 

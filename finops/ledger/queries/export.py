@@ -6,9 +6,8 @@ second time. `as_of` is the instant the statement was made of; rows posted later
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -19,7 +18,7 @@ from django.db.models import Sum
 from finops.core.allocation import KEPT_SUM
 from finops.core.baseline import Terms
 from finops.core.money import plain
-from finops.core.period import HOUR, Period, milliseconds, rfc3339
+from finops.core.period import Period, milliseconds, rfc3339
 from finops.core.training import quarter_of, quarter_of_week
 from finops.ledger.models import (
     CacheHour,
@@ -37,21 +36,14 @@ from .baselines import newest_baselines
 from .changes import change_of, confirmed, load_hours
 from .evidence import stated_memory
 from .exchange_rates import quotes_of
+from .export_nodes import nodes_and_holders
 from .export_readings import readings
+from .export_table import Table, table
 from .money import COLUMNS, ChargePart, charge_parts, day_of, in_period, months_of
-from .reading import SHAPES, Reading, read
+from .reading import Reading, read
 from .service_levels import buckets, objectives
 from .snapshots import current_ids
 from .training import budget_of, training_charges, zone
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: its name, its columns, and rows of text, whole numbers or None."""
-
-    name: str
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
 
 
 def tables(period: Period, as_of: datetime) -> Iterator[Table]:
@@ -65,9 +57,9 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _token_hours(reading)
     yield _gaps(reading)
     yield _restarts(reading)
-    yield readings(reading.ledger.known, period, as_of)
+    yield from readings(reading.ledger.known, period, as_of)
     yield _usage_hours(reading)
-    yield _gpu_hours(reading)
+    yield from nodes_and_holders(reading.nodes)
     yield from _cache_hours(period, as_of)
     yield _preemptions(period, as_of)
     yield from _service_levels(period, as_of)
@@ -80,24 +72,6 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _period_statuses(period, as_of)
     yield _baselines(as_of)
     yield from _exchange_rates(reading)
-
-
-def _text(value: Any) -> Any:
-    """A value as it stands in a table: instants RFC 3339, decimals plain, None empty."""
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    if isinstance(value, bool):
-        return int(value)
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return plain(value)
-
-
-def table(name: str, columns: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Table:
-    """A table whose rows are made text."""
-    return Table(name, columns, [tuple(_text(value) for value in row) for row in rows])
 
 
 # -- money ---------------------------------------------------------------------------------------
@@ -256,16 +230,18 @@ def _workloads(reading: Reading) -> Table:
 def _series(reading: Reading) -> Table:
     columns = ("series", "source", "metric", "role", "layer", "preference", "target", "engine",
                "other_half", "born_ms", "last_ms", "usual_ms", "source_last_ms", "end_dark_ms",
-               "labels")  # fmt: skip
+               "marks_last_ms", "labels")  # fmt: skip
     rows = []
     for known in reading.ledger.known:
         around, role = known.around, role_of(known.series.metric)
+        alternates = any(row.facts.get("alternations") for row in known.rows)
         rows.append((
             known.series.pk, known.source, known.series.metric, known.series.role,
             "gateway" if known.is_gateway else "engine", role.alias_rank if role else 9,
             known.series.target_id, known.series.engine, known.is_left_out, around.born_ms,
             around.last_ms, around.usual_ms, around.source_last_ms,
-            around.dark_of_end().ms if around.ended() else None, known.labels,
+            around.dark_of_end().ms if around.ended() else None,
+            sorted(around.last_of_marks()) if alternates else None, known.labels,
         ))  # fmt: skip
     return table("series", columns, rows)
 
@@ -318,19 +294,6 @@ def _usage_hours(reading: Reading) -> Table:
          u.prompt_tokens, u.cached_tokens, u.generation_tokens, u.requests, u.quality)
         for u in rows
     ))  # fmt: skip
-
-
-def _gpu_hours(reading: Reading) -> Table:
-    """GPU-hours known from clusters or devices, by hour; those of invoices follow from charges."""
-    rows = []
-    told = {w.slug: reading.gpu_hours(w.slug)[1] for w in reading.workloads}
-    if any(source not in (None, SHAPES) for source in told.values()):
-        for hour in reading.period.hours():
-            one = Period(hour, min(reading.period.end, hour + HOUR))
-            for slug, (hours, source) in sorted(reading.nodes.gpu_hours(one).items()):
-                if source == told.get(slug):
-                    rows.append((slug, hour, hours.numerator, hours.denominator, source))
-    return table("gpu_hours", ("workload", "hour", "numerator", "denominator", "source"), rows)
 
 
 def _cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:

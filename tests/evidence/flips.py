@@ -1,0 +1,135 @@
+"""One value at a time changed in a statement or in the rows behind it, and whether that is found."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from reports.evidence import verify
+
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+Place = tuple[Any, ...]
+
+
+def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every value of a statement that holds no others, and where it stands."""
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in inner:
+            yield from leaves(one, (*place, key))
+    else:
+        yield place, value
+
+
+def kind(place: Place) -> str:
+    """A place without the numbers of rows: `workloads.*.figures.coverage`."""
+    return ".".join("*" if isinstance(key, int) else key for key in place)
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind; null becomes a value."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if value is None:
+        return "1"
+    return str(Decimal(value) + 1) if NUMBER.fullmatch(value) else value + "x"
+
+
+FLAGS = {"ended", "other_half", "unmarked"}
+
+
+def other_cell(text: str, column: str = "") -> str:
+    """Another cell of a table: a number, an instant, JSON, a word; an empty one becomes a number."""
+    if column in FLAGS:
+        return "0" if text == "1" else "1"
+    if NUMBER.fullmatch(text):
+        return str(Decimal(text) * 2 + 1001)  # more than what rounding to seconds hides
+    if re.match(r"\d{4}-\d\d-\d\dT", text):
+        return f"{int(text[:4]) - 1}{text[4:]}"
+    if text[:1] in ("[", "{"):
+        return json.dumps(_all_other(json.loads(text)))
+    return text + "x" if text else "1"
+
+
+def _all_other(value: Any) -> Any:
+    """JSON with every value in it changed."""
+    if isinstance(value, dict):
+        return {key: _all_other(one) for key, one in value.items()} or {
+            "prompt": "1",
+            "generation": "1",
+        }
+    if isinstance(value, list):
+        return [_all_other(one) for one in value] or ["1"]
+    return other(value)
+
+
+def is_found(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> bool:
+    """Whether the second computation differs from the statement, or stops."""
+    try:
+        return bool(verify.recompute(verify.Pack(dict(files)), statement).wrong)
+    except Exception:  # whatever stops it: a pack that is not confirmed
+        return True
+
+
+def figures_not_found(
+    files: Mapping[str, bytes], statement: dict[str, Any], places: Iterable[Place]
+) -> list[Place]:
+    """The places of a statement whose changed value the second computation does not find."""
+    missed = []
+    for place in places:
+        changed = copy.deepcopy(statement)
+        holder: Any = changed
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = other(holder[place[-1]])
+        if not is_found(files, changed):
+            missed.append(place)
+    return missed
+
+
+def columns_not_found(
+    files: Mapping[str, bytes],
+    statement: Mapping[str, Any],
+    *,
+    tables: Iterable[str],
+    untold: Mapping[str, set[str]],
+    drawn: random.Random,
+    rows: int,
+) -> list[str]:
+    """The columns that were changed as a whole, and in some drawn rows one at a time, and never
+    found.
+
+    Sums are taken to be written anew by whoever changed it: only the figures can tell.
+    """
+    missed = []
+    for table in tables:
+        path = f"ledgers/{table}.csv"
+        head, *body = csv.reader(io.StringIO(files[path].decode(), newline=""))
+        for at, column in enumerate(head):
+            full = [number for number, row in enumerate(body) if row[at]]
+            if not full or column in untold.get(table, set()):
+                continue
+            picked = [set(full), *({n} for n in drawn.sample(full, min(rows, len(full))))]
+            changed = (with_other(head, body, numbers, at) for numbers in picked)
+            if not any(is_found(files | {path: content}, statement) for content in changed):
+                missed.append(f"{table}.{column}")
+    return missed
+
+
+def with_other(head: list[str], body: list[list[str]], numbers: set[int], at: int) -> bytes:
+    """A table with the cells of one column changed in some rows."""
+    rows = [list(row) if index in numbers else row for index, row in enumerate(body)]
+    for number in numbers:
+        rows[number][at] = other_cell(rows[number][at], head[at])
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue().encode()

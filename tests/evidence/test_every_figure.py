@@ -1,0 +1,170 @@
+"""Every value a statement prints and every column behind it, changed one at a time (method §11).
+
+The sums of the pack are taken to be made anew by whoever changed it, so that only the second
+computation can tell. What it cannot tell is named here and in docs/evidence.md, with the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import re
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.evidence import dictionary, verify
+from reports.evidence.sealed import gather
+from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import Sealed
+from tests.evidence.flips import (
+    columns_not_found,
+    figures_not_found,
+    is_found,
+    kind,
+    leaves,
+    with_other,
+)
+from tests.ledger import test_nodes
+from tests.paths import REPOSITORY
+from tests.reports.test_closing import WEEK, command
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
+SEED = 20261129
+
+WORDS = re.compile(
+    r"headline|training\.(message|reason)|.*\breasons?\b.*|.*\.(text|label|notes\.\*|sentence)"
+    r"|(workloads\.\*\.baseline|baselines\.\*)\.(cost_basis|by_class)|annotations\..*"
+    r"|rightsizing\.\*\.(why|load|next_step|no_proposal|money.*|guidance.*|steps.*|inputs.*"
+    r"|busiest_at)|memory(_hours)?\.\*\.device_.*|weights\.kind"
+    r"|exceptions\.\*\.amount|organisation|sample|schema|(method|software)_version|period\.zone"
+)
+"""Places of a statement that hold no figure of the rows: words, and names of the report itself;
+figures of a device's exporter, of start-up logs and of proposals (docs/evidence.md lists them)."""
+UNUSED = {
+    "weights.cached_prompt": "without cached tokens it weighs nothing",
+}
+
+EVIDENCE_ALONE: Mapping[str, set[str]] = {
+    "charges": {
+        "line", "account_name", "sub_account", "sub_account_name", "provider", "service",
+        "service_category", "sku", "sku_price", "resource_name", "resource_type", "region",
+        "instance_type", "pricing_category", "commitment_name", "description", "frequency",
+        "billing_period",
+        "rate_day",
+    },
+    "series": {"metric"},
+    "preemptions": {"series"},
+    "restarts": {"at_ms"},
+    "earlier_weeks": {"revision"},
+    "readings": {"document"},
+    "usage_hours": {"requests", "quality"},
+    "training_charges": {"document", "line"},
+    "invoice_amounts": {"document_id", "at", "by"},
+    "confirmations": {"at", "by"},
+    "period_statuses": {"updated_at", "document_id", "at"},
+    "objectives": {"at"},
+}  # fmt: skip
+"""Columns that lead to a document, or name things, and that no figure is made of."""
+
+
+def unpacked(sealed: Sealed) -> dict[str, bytes]:
+    with zipfile.ZipFile(BytesIO(sealed.pack())) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def told(statement: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The places of all figures."""
+    every = [place for place, _ in leaves(statement)]
+    return [p for p in every if not WORDS.fullmatch(kind(p)) and kind(p) not in UNUSED]
+
+
+def test_every_figure_of_a_statement_is_computed_again(sealed: Sealed) -> None:
+    files, statement = unpacked(sealed), sealed.stand.statement
+    places = told(statement)
+    assert len(places) > 500 and not is_found(files, statement)
+    missed = {kind(place) for place in figures_not_found(files, statement, places)}
+    assert missed == set()
+
+
+def test_every_column_of_a_pack_is_found_or_is_evidence_alone(sealed: Sealed) -> None:
+    files, statement = unpacked(sealed), sealed.stand.statement
+    tables = ("rules", "workloads", "objectives", "latency_buckets", "training_budget",
+              "invoice_lines", "documents_read")  # fmt: skip
+    assert columns_not_found(
+        files, statement, tables=tables, untold=EVIDENCE_ALONE, drawn=random.Random(SEED), rows=12
+    ) == []  # fmt: skip
+
+
+def test_nodes_and_who_held_their_gpus_are_computed_again(cluster: None) -> None:
+    command("close", WEEK, "--by", "Ada")
+    report = report_of(WEEK)
+    assert report is not None
+    statement = statement_of(report)
+    evidence = gather(report, statement)
+    assert evidence is not None and evidence.unequal == ()
+    assert statement["nodes"]["idle_gpu_hours"] != "0" and statement["nodes"]["unmatched_charges"]
+    files = dict(evidence.files)
+    places = [p for p in told(statement) if p[0] in ("nodes", "allocation", "workloads")]
+    assert len(places) > 50 and figures_not_found(files, statement, places) == []
+    tables = ("nodes", "node_hours", "gpu_holders", "gpu_hours")
+    assert columns_not_found(
+        files, statement, tables=tables, untold={}, drawn=random.Random(SEED), rows=12
+    ) == []  # fmt: skip
+
+
+cluster = test_nodes.cluster
+
+
+def test_the_sums_tell_a_changed_row_of_every_table(sealed: Sealed) -> None:
+    files, drawn = unpacked(sealed), random.Random(SEED)
+    tables = [name for name, content in files.items()
+              if name.endswith(".csv") and content.count(b"\n") > 1]  # fmt: skip
+    assert len(tables) > 15
+    for name in tables:
+        head, *body = csv.reader(io.StringIO(files[name].decode(), newline=""))
+        column = drawn.choice([at for at in range(len(head)) if any(row[at] for row in body)])
+        number = drawn.choice([n for n, row in enumerate(body) if row[column]])
+        check = verify.Checks()
+        changed = files | {name: with_other(head, body, {number}, column)}
+        verify.digests(verify.Pack(changed), check)
+        assert any(line[0] == f"SHA-256 of {name}" for line in check.wrong), name
+
+
+def test_a_changed_figure_ends_with_one_and_names_its_section(
+    sealed: Sealed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(BytesIO(sealed.pack())) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    folder = tmp_path / "unpacked"
+    assert verify.main([str(folder), "--contents"]) == 0
+    listed = capsys.readouterr().out
+    assert all(one.__name__ in listed for one in verify.SECTIONS)
+    path = folder / "statement.json"
+    value = json.loads(path.read_bytes())
+    value["figures"]["prompt_tokens"] += 1
+    path.write_bytes(verify.canonical(value))
+    assert verify.main([str(folder)]) == 1
+    told = capsys.readouterr().out
+    assert "UNEQUAL figures prompt_tokens" in told and "(organisation, line " in told
+
+
+def test_the_docs_name_every_column_that_is_evidence_alone() -> None:
+    text = (REPOSITORY / "docs" / "evidence.md").read_text()
+    known = {(one.table, one.name) for one in dictionary.columns()}
+    for table, names in EVIDENCE_ALONE.items():
+        assert {(table, name) for name in names} <= known
+        for name in names:
+            assert f"`{name}`" in text, f"docs/evidence.md does not name {table}.{name}"
+
+
+def test_the_statement_is_json_of_plain_values(sealed: Sealed) -> None:
+    """What `leaves` walks is all of it: the bytes hold nothing else."""
+    statement = sealed.stand.statement
+    assert json.loads(unpacked(sealed)["statement.json"]) == statement
