@@ -20,7 +20,7 @@ from finops.ledger.queries.export import tables
 from finops.ledger.queries.facts import facts
 from reports.change_words import message, rows
 from reports.evidence import verify
-from reports.evidence.sealed import csv_bytes
+from reports.evidence.sealed import csv_bytes, documents_read
 from tests.ledger.doors import command, ingested
 from tests.ledger.small_company import COMMON, csv_text
 
@@ -98,7 +98,9 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pack_of(said: dict[str, Any]) -> verify.Pack:
-    files = {f"ledgers/{t.name}.csv": csv_bytes(t) for t in tables(WEEK, datetime.now(UTC))}
+    read = documents_read(one["sha256"] for one in said["control_totals"]["documents"])
+    every = [*tables(WEEK, datetime.now(UTC)), read]
+    files = {f"ledgers/{t.name}.csv": csv_bytes(t) for t in every}
     return verify.Pack(files | {"statement.json": canonical_bytes(said)})
 
 
