@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .counter import DAY_MS, is_gap
-from .steps import MOST_STEPS, lower_median
+from .steps import MOST_STEPS
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -120,8 +120,8 @@ class Clock:
     def _begin(self, day: int, hour_ms: int) -> None:
         """A day's first hour: its usual interval is told by all of it that is at hand."""
         self.day, self._counts = day, {}
-        steps_ms = self._steps_from(hour_ms)
-        self._usual_ms = lower_median(steps_ms.tolist()) if len(steps_ms) > 1 else None
+        counts = _tally(self._steps_from(hour_ms))
+        self._usual_ms = _lower_median(counts) if sum(counts.values()) > 1 else None
 
     def _go_on(self, hour_ms: int) -> None:
         """A later hour: plain as long as all that is at hand leaves the usual interval as it was."""
@@ -132,11 +132,13 @@ class Clock:
         if counts is None:
             return
         self._counts = dict(counts)
-        whole = Counter(self._counts)
-        whole.update(self._steps_from(hour_ms).tolist())
-        usual_ms = _usual_of(whole)
-        if usual_ms is not None and self.usual == {self.replica: usual_ms}:
-            self._usual_ms = usual_ms
+        whole = _tally(self._steps_from(hour_ms))
+        for step, count in counts:
+            whole[step] = whole.get(step, 0) + count
+        # With more lengths than a day's account holds, its interval is not known.
+        if len(whole) <= MOST_STEPS and sum(whole.values()) > 1:
+            usual_ms = _lower_median(whole)
+            self._usual_ms = usual_ms if self.usual == {self.replica: usual_ms} else None
 
     def _steps_from(self, hour_ms: int) -> Numbers:
         """The steps that end in an hour or in the later hours of its day that are at hand."""
@@ -154,10 +156,7 @@ class Clock:
         counts = self._counts
         if counts is None:
             return
-        if within.shortest_ms is not None and within.shortest_ms == within.longest_ms:
-            more = {within.shortest_ms: len(within.steps_ms)}
-        else:
-            more = Counter(within.steps_ms.tolist())
+        more = _tally(within.steps_ms)
         for step, count in more.items():
             counts[step] = counts.get(step, 0) + count
         if before_ms is not None:
@@ -167,17 +166,21 @@ class Clock:
             self._counts = None
 
 
-def _usual_of(counts: Mapping[int, int]) -> int | None:
-    """As `Steps.usual_ms`; None too where a day's account would not hold so many lengths."""
-    total = sum(counts.values())
-    if total < 2 or len(counts) > MOST_STEPS:
-        return None
-    left = (total - 1) // 2
+def _tally(steps_ms: Numbers) -> dict[int, int]:
+    """How often each length came."""
+    if len(steps_ms) and (steps_ms == steps_ms[0]).all():
+        return {int(steps_ms[0]): len(steps_ms)}
+    return Counter(steps_ms.tolist())
+
+
+def _lower_median(counts: Mapping[int, int]) -> int:
+    """The lower median of lengths that came so often each, two of them or more."""
+    left = (sum(counts.values()) - 1) // 2
     for step, count in sorted(counts.items()):
         if left < count:
             return step
         left -= count
-    return None
+    raise AssertionError("unreachable")
 
 
 def steps_within(columns: Sequence[array[int]]) -> list[Within]:

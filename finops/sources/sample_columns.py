@@ -145,6 +145,8 @@ def _written_times(raw: bytes) -> bytes:
     first = int(times_ms[0]) if len(times_ms) else 0
     step = int(steps[0]) if len(steps) else 0
     head = _COUNT.pack(len(times_ms)) + _FIRST.pack(first) + _FIRST.pack(step)
+    if len(steps) and (steps == step).all():  # the usual: changes of nothing but 0
+        return head + b"\0"
     return head + _written_rows(np.diff(steps)[np.newaxis])[0]
 
 

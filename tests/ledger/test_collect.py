@@ -332,7 +332,7 @@ def test_windows_cover_a_period_without_gap_or_overlap(
 
 
 def test_the_more_series_the_fewer_hours_are_asked_for_at_once() -> None:
-    counts = (0, 1, 1_000, 1_001, 2_000, 2_001, 4_000, 6_001, 12_000, 12_001, 50_000)
+    counts = (0, 1, 1_250, 1_251, 2_500, 2_501, 5_000, 7_501, 15_000, 15_001, 50_000)
     assert list(map(hours_at_once, counts)) == [24, 24, 24, 12, 12, 8, 6, 3, 2, 1, 1]
 
 

@@ -57,6 +57,7 @@ def as_set(series: list[SeriesReadings]) -> dict[tuple, set[tuple[int, int]]]:
     return samples
 
 
+@settings(deadline=None)
 @given(st.text(st.one_of(st.characters(max_codepoint=0x80), st.characters(codec=None)), max_size=9))
 def test_names_are_written_as_the_format_says_whatever_they_hold(text: str) -> None:
     one = SeriesReadings("m", (("a", text),), array("q", [1]), array("d", [2.0]))
@@ -67,6 +68,7 @@ def test_names_are_written_as_the_format_says_whatever_they_hold(text: str) -> N
     )
 
 
+@settings(deadline=None)
 @given(COLUMNS)
 def test_a_block_gives_back_every_bit_in_its_order(columns: tuple[array, array]) -> None:
     times_ms, values = unpack(pack(*columns))

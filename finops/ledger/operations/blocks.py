@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +39,10 @@ class Cut(NamedTuple):
     hour: str
     tail: str
 
+    def of(self, values: array[float]) -> array[float]:
+        """The hour's part of a column of values."""
+        return values if self.end - self.start == len(values) else values[self.start : self.end]
+
 
 Cuts = tuple[Cut, ...]
 """The hours of a column of times, in order; series that were read at the same instants share it."""
@@ -61,24 +65,17 @@ class Blocks:
     waiting: list[_Waiting] = field(default_factory=list)
     _cuts: dict[bytes, Cuts] = field(default_factory=dict)
 
-    def add(
-        self, series: Known, replica: str, times_ms: array[int], values: array[float]
-    ) -> tuple[Cuts, Sequence[array[float]]]:
-        """Takes readings in time order, and gives the hours they were cut at and their values."""
+    def add(self, series: Known, replica: str, times_ms: array[int], values: array[float]) -> Cuts:
+        """Takes readings in time order, and gives the hours they were cut at."""
         raw = times_ms.tobytes()
         cuts = self._cuts.get(raw)
         if cuts is None:
             cuts = self._cuts[raw] = tuple(_cuts(times_ms))
-        if len(cuts) == 1:
-            columns = [values]
-        else:
-            columns = [values[cut.start : cut.end] for cut in cuts]
         pk = series.pk
-        for cut, column in zip(cuts, columns, strict=True):
-            self.waiting.append(_Waiting(pk, replica, cut, column))
+        self.waiting += [_Waiting(pk, replica, cut, cut.of(values)) for cut in cuts]
         if len(self.waiting) >= BATCH:
             self.flush()
-        return cuts, columns
+        return cuts
 
     def flush(self) -> None:
         """Writes what waits; a block that stands there already is left alone."""

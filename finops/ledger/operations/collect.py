@@ -41,11 +41,10 @@ from finops.sources.shares import WHOLE, Share, shares
 
 SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
 REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
-DAY = timedelta(days=1)
-LONG = 2 * DAY  # from here on whole days, or parts of them, are asked for at once
+LONG = timedelta(hours=12)  # from here on whole days, or parts of them, are asked for at once
 PARTS_OF_A_DAY = (24, 12, 8, 6, 4, 3, 2)
 SPLIT_FROM = 2_000  # series from which on several workers share the work
-MAX_SERIES_HOURS = 24_000  # a day of a thousand series
+MAX_SERIES_HOURS = 30_000  # what fits in memory twice: one window is posted, the next one read
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
 

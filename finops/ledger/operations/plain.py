@@ -39,7 +39,7 @@ from .naming import Known, Names
 
 MARK_ROLES = ("created", "process_start")
 USED_ROLES = frozenset((*COUNTER_ROLES, *MARK_ROLES))
-MOST_SAMPLES = 6_000_000
+MOST_SAMPLES = 12_000_000
 """A document with more is derived the careful way: its readings are not all held in memory."""
 
 TARGETS_AT_ONCE = 400
@@ -74,7 +74,7 @@ class _Column:
 
     replica: str
     cuts: Cuts
-    values: Sequence[array[float]]
+    values: array[float]
     _marks: dict[int, int] = field(default_factory=dict)
 
     def mark_us(self, place: int, cut: Cut) -> int:
@@ -84,7 +84,7 @@ class _Column:
             place = self._place_of(cut)
         found = self._marks.get(place)
         if found is None:
-            values = self.values[place]
+            values = self.cuts[place].of(self.values)
             if values.count(values[0]) != len(values):
                 raise _NotPlain
             found = self._marks[place] = round(values[0] * 1_000_000)
@@ -113,14 +113,14 @@ class _Held:
 @dataclass(slots=True)
 class _Group:
     """Counters of one target that one replica read at the same instants: the series, how each
-    stands (in `together`), its values by hour, and the columns that may mark it."""
+    stands (in `together`), its values, and the columns that may mark it."""
 
     target: int
     replica: str
     cuts: Cuts
     together: Together
     series: list[int] = field(default_factory=list)
-    values: list[Sequence[array[float]]] = field(default_factory=list)
+    values: list[array[float]] = field(default_factory=list)
     kinds: list[Kinds] = field(default_factory=list)
 
     def of_hour(self, place: int) -> OfHour:
@@ -130,7 +130,7 @@ class _Group:
             marks = [_mark(kinds[0], self.replica, place, cut)] * len(kinds)
         else:
             marks = [_mark(each, self.replica, place, cut) for each in kinds]
-        return OfHour(self.together, marks, [values[place] for values in self.values])
+        return OfHour(self.together, marks, [cut.of(values) for values in self.values])
 
 
 def _mark(kinds: Kinds, replica: str, place: int, cut: Cut) -> Mark | None:
@@ -150,9 +150,7 @@ class Plain:
         self.held: dict[int, _Held] = {}
         self.samples = 0
 
-    def add(
-        self, job: str, series: Known, replica: str, cuts: Cuts, values: Sequence[array[float]]
-    ) -> None:
+    def add(self, job: str, series: Known, replica: str, cuts: Cuts, values: array[float]) -> None:
         """Remembers a series' readings until all of the document's are there."""
         target = self.held.get(series.target)
         first_hour_ms = cuts[0].hour_ms

@@ -126,8 +126,8 @@ class _Posting:
             self.posted.readings += len(times)
             if self.at_hand is not None:
                 self.at_hand.add(self.document, series, name.replica, times, values)
-            cut = self.blocks.add(series, name.replica, times, values)
-            self.plain.add(name.job, series, name.replica, *cut)
+            cuts = self.blocks.add(series, name.replica, times, values)
+            self.plain.add(name.job, series, name.replica, cuts, values)
 
     def _leave(self, index: int, readings: SeriesReadings, fault: Fault | None) -> None:
         """A series that is refused whole, or that the ledger does not use."""
