@@ -37,6 +37,15 @@ def impact(row: Mapping[str, Any], currency: str) -> dict[str, str]:
     return found
 
 
+def became(before: str, after: str) -> str:
+    """A change in words; a setting's name stands once: `gpu_memory_utilization 0.92 → 0.87`."""
+    name, _, value = before.rpartition(" ")
+    same, _, new = after.rpartition(" ")
+    if name and name == same and "," not in name:
+        return f"{name} {value} → {new}"
+    return f"{before} → {after}"
+
+
 def _points(share: str) -> str:
     """A difference of two shares, in hundredths of the whole."""
     return figures.signed(Decimal(share) * 100, 1)
@@ -56,6 +65,6 @@ def message(statement: Mapping[str, Any]) -> str:
         return ""
     newest = measured[0]
     return (
-        f"{newest['workload']}, {newest['before']} → {newest['after']}: {newest['tone']}; a million "
+        f"{newest['workload']}, {became(newest['before'], newest['after'])}: {newest['tone']}; a million "
         f"tokens {newest['cost_words']}."
     )

@@ -172,6 +172,15 @@ def day(value: Any, zone: str = "UTC") -> str:
     return f"{local.day} {local:%b %Y}"
 
 
+def clock(value: Any, zone: str = "UTC") -> str:
+    """An instant's time of day: `00:00 UTC`."""
+    when = as_datetime(value)
+    if when is None:
+        return NOT_AVAILABLE
+    local = when.astimezone(ZoneInfo(zone))
+    return f"{local:%H:%M} {local:%Z}"
+
+
 def lag(seconds: Any) -> str:
     """How late, in the largest unit that fits: `2 h 05 min`, `3 d 4 h`."""
     exact = decimal(seconds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from .facts import ServiceLevel, WorkloadFacts
 from .money import divide, plain
@@ -39,6 +40,13 @@ GOODPUT = ("tokens_lower", "tokens_upper", "cost_per_million_lower", "cost_per_m
 def ratio(value: Fraction) -> Decimal:
     """An exact fraction to 60 significant digits."""
     return divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def beside_price(value: Mapping[str, Any]) -> Value:
+    """What came in time of a statement's organisation, measure by measure, to stand beside its cost
+    per token elsewhere; None where it is not known."""
+    level = value.get("service_level") or {}
+    return {name: level.get(name) for name in MEASURES}
 
 
 def level_row(w: WorkloadFacts) -> Value | None:

@@ -38,7 +38,7 @@ from .memory import sentence
 from .money import divide, plain
 from .period import rfc3339
 from .plainly import Value, span, text_of, when
-from .service_levels import level_row, organisation_level
+from .service_levels import beside_price, level_row, organisation_level
 from .teams import allocation_statement
 from .training import training_value
 from .unit_cost import Weights
@@ -104,6 +104,7 @@ def trend_row(value: Mapping[str, Any]) -> Value:
         "tokens_per_dollar": figures["tokens_per_dollar"],
         "effective_cost": figures["effective_cost"],
         "tokens": None if None in counted else sum(counted),
+        **beside_price(value),
     }
 
 

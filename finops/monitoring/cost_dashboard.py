@@ -51,6 +51,7 @@ def cost_per_million_tokens() -> dict[str, Any]:
             MODEL + " {{phase}}",
             "none",
         ),
+        *_levels(),
         *_rates(),
         table(
             "The report behind these figures",
@@ -113,6 +114,41 @@ def _numbers() -> list[dict[str, Any]]:
         ),
     )
     return [stat(title, why, expr, unit, decimals=at) for title, why, expr, unit, at in shown]
+
+
+def _levels() -> list[dict[str, Any]]:
+    """What came in time: no cost per token without the service it was given with."""
+    where = f'workload!="", namespace=~"$namespace", model_name=~"$model_name", {OURS}'
+    return [
+        lines(
+            "In time, by model",
+            "Share of first tokens, and of the time between tokens, within the objective's"
+            " thresholds in the newest closed week. Two lines of a measure where the threshold lies"
+            " between two buckets.",
+            [query(f"headroom_in_time_ratio{{{where}}}", MODEL + " {{measure}} {{bound}}")],
+            "percentunit",
+        ),
+        lines(
+            "Cost per million tokens in time",
+            "The same cost against the tokens that came in time alone.",
+            [query(f"headroom_cost_per_million_tokens_in_time{{{where}}}", MODEL + " {{bound}}")],
+            "none",
+        ),
+        bars(
+            "In time, by week",
+            "The organisation's, at least, in the newest closed weeks.",
+            f'headroom_week_in_time_ratio{{bound="lower", {OURS}}}',
+            "{{week}} {{measure}}",
+            "percentunit",
+        ),
+        bars(
+            "Asked for",
+            "The share that each objective asks to be in time.",
+            f"headroom_in_time_target_ratio{{{where}}}",
+            MODEL,
+            "percentunit",
+        ),
+    ]
 
 
 def _rates() -> list[dict[str, Any]]:

@@ -10,23 +10,28 @@ from datetime import datetime
 
 from django.conf import settings
 
+from finops.core.period import parse_instant
 from finops.core.training import quarter_of_week
 from finops.ledger.operations import rules, workloads
 from finops.ledger.operations.budgets import set_budget
 from finops.ledger.operations.changes import decide, found
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.objectives import set_objective
+from finops.ledger.queries.rightsizing import last_window, rightsizing
 from finops.sample import fleet
 from finops.sample.calendar import Calendar
 from finops.sample.fleet import ENGINEER, PREPARER
 from finops.sample.generator import Made
 from finops.sample.invoices import CLOUD, HOST
 from finops.sample.latency import FIRST_WEEK
+from reports.ladder_words import ladder_rows
 from reports.operations.notes import annotate
 
 PLATFORM_SHARES = {"chat-70b": 40, "code-32b": 30, "assist-8b": 20, "extract-7b": 10}
 # The plan's purchases bring no effective cost; their billed cost goes where the plan is used.
 PLAN_SHARES = {"chat-70b": 33_024, "code-32b": 8_394}
+
+TICKETS = "https://tickets.fernhill.example/OPS-"
 
 # (order, target, conditions): the first rule that holds decides.
 CHARGE_RULES = (
@@ -146,7 +151,7 @@ def enter_invoice_amounts(made: Made, at: datetime) -> None:
 
 def write_notes(calendar: Calendar, at: datetime) -> None:
     """What the engineers wrote down, at the instants when it happened."""
-    ticket = "https://tickets.fernhill.example/OPS-"
+    ticket = TICKETS
     for instant, workload, kind, text, url in (
         (calendar.instant(1, 1, 11, 7), "assist-8b", "incident",
          "Killed for lack of host memory while working; back after nine minutes.", ticket + "412"),
@@ -154,9 +159,6 @@ def write_notes(calendar: Calendar, at: datetime) -> None:
          "Node maintenance: drained at 01:00, serving again at 04:09.", ""),
         (calendar.instant(4), "assist-8b", "deploy",
          "All traffic of the legacy FastChat stack now goes to assist-8b.", ticket + "433"),
-        (calendar.instant(8, 1, 6, 2), "code-32b", "config",
-         "gpu_memory_utilization lowered from 0.92 to 0.75: the KV cache was never more than a "
-         "third in use.", ticket + "470"),
         (calendar.instant(11, 1, 3, 31), "assist-8b", "incident",
          "Killed minutes after a restart while Prometheus was down; no graph shows it.", ""),
         (calendar.instant(11, 4, 10, 12), "chat-70b", "incident",
@@ -173,11 +175,27 @@ def write_notes(calendar: Calendar, at: datetime) -> None:
         )
 
 
+def write_steps(at: datetime) -> None:
+    """Each step of an engine's memory as the page proposes its note: what was predicted when it was
+    made, and a new version with what was observed."""
+    window = last_window()
+    for row in rightsizing(window) if window else ():
+        for number, step in enumerate(ladder_rows(row, ())["climbed"]):
+            predicted, _, observed = step["text"].partition(" Observed:")
+            note = {
+                "instant": parse_instant(step["step"]["at"]), "workload": row["workload"],
+                "kind": "config", "url": f"{TICKETS}{470 + number}", "author": ENGINEER, "at": at,
+            }  # fmt: skip
+            first = annotate(text=predicted, **note)
+            if observed:
+                annotate(text=step["text"], replaces=first, **note)
+
+
 def confirm_changes(at: datetime) -> None:
     """The engineer confirms the settings that were changed on purpose."""
     for one in found(at):
         if one.change.kind == "configuration":
-            decide(one.change.key, "confirmed", note="OPS-470", by=ENGINEER, at=at)
+            decide(one.change.key, "confirmed", note="One step of right-sizing", by=ENGINEER, at=at)
 
 
 DISPOSITIONS = {

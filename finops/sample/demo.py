@@ -161,6 +161,7 @@ def keep_books(made: Made, at: datetime, progress: Progress) -> None:
         at=at,
     )
     books.write_notes(calendar, at)
+    books.write_steps(at)
     books.confirm_changes(at)
 
 

@@ -101,7 +101,13 @@ LEGACY_WEEKS = 4
 
 POOL_70B = Pool("0.92", 28_672, 32_768, engines=2)
 POOL_32B = Pool("0.92", 23_040, 32_768)
-POOL_32B_RIGHT_SIZED = Pool("0.75", 15_360, 32_768)
+# Of 44.39 GiB a step of 0.05 takes 2.22 GiB from the pool, in blocks of 1 MiB a GPU.
+STEPS_32B = (
+    Pool("0.87", 20_766, 32_768),
+    Pool("0.82", 18_493, 32_768),
+    Pool("0.77", 16_220, 32_768),
+)
+WEEKS_OF_STEPS = (6, 8, 10)
 POOL_8B = Pool("0.92", 2_048, 8_192)
 POOL_7B = Pool("0.92", 2_816, 16_384)
 
@@ -175,8 +181,12 @@ def _chat(c: Calendar) -> tuple[Target, ...]:
 
 
 def _code(c: Calendar) -> tuple[Target, ...]:
-    stop, again = c.ms(8, 1, 6, 2), c.ms(8, 1, 6, 13)
-    lives = _lives(c, POOL_32B, (stop, again, "drained", POOL_32B_RIGHT_SIZED))
+    """Its share of memory goes down by 0.05 every other Tuesday."""
+    steps: list[tuple[int, int, Ending, Pool]] = [
+        (c.ms(week, 1, 6, 2), c.ms(week, 1, 6, 13), "drained", pool)
+        for week, pool in zip(WEEKS_OF_STEPS, STEPS_32B, strict=True)
+    ]
+    lives = _lives(c, POOL_32B, *steps)
     return (
         Target("code-32b-0", "10.42.1.31:8000", "node-eu-b", 11_917, c.ms(0), c.beyond_ms, lives),
     )

@@ -1129,11 +1129,15 @@ def trend(week):
         cost, tokens = said["effective_cost"] and Decimal(said["effective_cost"]), said["tokens"]
         known = cost and cost > 0 and tokens
         rows.append({"cost_per_million_tokens": quotient(cost * MILLION, tokens) if known else None,
-                     "tokens_per_dollar": quotient(tokens, cost) if known else None})
+                     "tokens_per_dollar": quotient(tokens, cost) if known else None}
+                    | {m: in_time and shares_of([in_time[n] for n in IN_TIME])
+                       for m in MEASURES if m in said for in_time in [said[m]]})
     figures = week.figures
     tokens = total_of([figures["prompt_tokens"], figures["generation_tokens"]])
     rows[-1] |= {"week": week.said["period"]["week"], "effective_cost": figures["effective_cost"],
                  "tokens": tokens}
+    level = service_levels(week)["service_level"]
+    rows[-1] |= {m: level[m] for m in MEASURES if m in week.said["trend"][-1]}
     before = week.said["previous"]
     earlier = {row["week"]: row for row in week.pack.table("earlier_weeks")}
     if before:  # a week that no report was made of is in the week's own comparison alone
@@ -1398,9 +1402,11 @@ def within(bounds, threshold):
     return count, lower, min(n for bound, n in told if bound >= threshold)
 
 
+IN_TIME = ("counted", "in_time_lower", "in_time_upper")
+
+
 def shares_of(counts):
-    names = ("counted", "in_time_lower", "in_time_upper")
-    found = dict(zip(names, counts)) | dict.fromkeys(("share_lower", "share_upper"))
+    found = dict(zip(IN_TIME, counts)) | dict.fromkeys(("share_lower", "share_upper"))
     if counts[0]:
         found |= {f"share_{side}": quotient(n, counts[0])
                   for side, n in zip(("lower", "upper"), counts[1:])}
@@ -1426,8 +1432,7 @@ def service_levels(week):
         whole[verdict] = sum(row["verdict"] == verdict for row in mine)
     for measure in MEASURES:
         known = [row[measure] for row in mine if row[measure]]
-        names = ("counted", "in_time_lower", "in_time_upper")
-        whole[measure] = known and shares_of([sum(r[n] for r in known) for n in names]) or None
+        whole[measure] = known and shares_of([sum(r[n] for r in known) for n in IN_TIME]) or None
     cost, found = sum(w["cost"] for w in week.counting), [row["goodput"] for row in mine]
     if found and None not in found and cost > 0:
         sums = [sum(g[f"tokens_{side}"] for g in found) for side in ("lower", "upper")]

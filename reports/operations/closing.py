@@ -12,7 +12,7 @@ from finops.core.canonical import canonical_bytes, digest
 from finops.core.period import week_before, week_of
 from finops.core.statement import statement, trend_row
 from finops.ledger.queries.facts import facts
-from reports import sheet
+from reports import level_columns, sheet
 from reports.models import Report
 from reports.queries import notes, weeks
 from reports.queries.standing import FINAL, report_of, standing, statement_of
@@ -131,7 +131,7 @@ def _store(
         prepared_by=by,
         reason=reason,
         headline=value["headline"],
-        figures=value["figures"] | {"currency": value["currency"]},
+        figures=level_columns.listed(value),
     )
     act(report, "closed", by=by, at=at, comment=reason)
     return report

@@ -9,7 +9,9 @@ from typing import Any
 
 from finops.core.money import WIDE
 from finops.core.period import parse_instant
+from finops.core.slo import MEASURES
 from finops.ledger.queries import tokens
+from reports import level_columns
 from reports.exposition import Gauge
 from reports.queries.standing import Standing, shown_reports, standing
 
@@ -33,6 +35,7 @@ def gauges() -> list[Gauge]:
     if reports:
         stand = standing(reports[0])
         found += [*_unit_costs(stand.statement), *_organisation(stand), *_memory(stand.statement)]
+        found += _levels(stand.statement)
     return [*found, _sources()]
 
 
@@ -128,6 +131,33 @@ def _info(stand: Standing) -> Gauge:
     return info
 
 
+def _levels(statement: Mapping[str, Any]) -> list[Gauge]:
+    """What came in time, beside the costs: the organisation's samples have no workload."""
+    share = Gauge(
+        "headroom_in_time_ratio",
+        "Share of the newest closed week that came in time, by measure (first_token, inter_token), "
+        "as an interval: a threshold between two buckets gives two bounds.",
+    )
+    target = Gauge("headroom_in_time_target_ratio", "Share that a workload's objective asks for.")
+    price = Gauge(
+        "headroom_cost_per_million_tokens_in_time",
+        "Cost per million tokens that came in time in the newest closed week, as an interval.",
+    )
+    workloads = {workload["slug"]: workload for workload in statement["workloads"]}
+    rows = [row for row in statement.get("service_levels") or () if row["workload"] in workloads]
+    whole = statement.get("service_level") or {}
+    for row in (whole, *rows):
+        labels = _labels(workloads[row["workload"]]) if row is not whole else {}
+        for bound in level_columns.SIDES:
+            for name in MEASURES:
+                told = (row.get(name) or {}).get(f"share_{bound}")
+                share.add(told, measure=name, bound=bound, **labels)
+            cost = (row.get("goodput") or {}).get(f"cost_per_million_{bound}")
+            price.add(cost, bound=bound, currency=statement["currency"], **labels)
+        target.add((row.get("objective") or {}).get("target"), **labels)
+    return [share, target, price]
+
+
 def _memory(statement: Mapping[str, Any]) -> list[Gauge]:
     reserved = Gauge(
         "headroom_kv_reserved_bytes",
@@ -155,11 +185,16 @@ def _weeks(reports: list[Any]) -> list[Gauge]:
         "headroom_week_effective_cost",
         "Effective cost of the hours with readings in the same weeks.",
     )
+    share = Gauge("headroom_week_in_time_ratio", "What came in time in the same weeks.")
     for report in reports:
         labels = {"week": report.week, "currency": report.figures.get("currency")}
         price.add(report.figures.get("cost_per_million_tokens"), **labels)
         cost.add(report.figures.get("effective_cost"), **labels)
-    return [price, cost]
+        for name in MEASURES:
+            for bound in level_columns.SIDES:
+                told = report.figures.get(f"{name}_in_time_{bound}")
+                share.add(told, week=report.week, measure=name, bound=bound)
+    return [price, cost, share]
 
 
 def _sources() -> Gauge:

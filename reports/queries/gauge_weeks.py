@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.db.models import Max, Min
 
-from finops.core.period import week_before, week_name, week_of
+from finops.core.period import HOUR, week_before, week_name, week_of
 from finops.ledger.models import CacheHour, DeviceHour
 
 from .weeks import zone
@@ -26,9 +26,14 @@ def gauge_weeks() -> list[str]:
 
 
 def chosen_week(text: str, weeks: list[str]) -> str | None:
-    """The week that was asked for, else the newest; None without any. ValueError for no week."""
+    """The week that was asked for, else the newest whole one, else the newest; None without any.
+
+    ValueError for no week.
+    """
     if not text:
-        return weeks[0] if weeks else None
+        last = _edges()[1]
+        whole = [w for w in weeks if last is not None and week_of(w, zone()).end <= last + HOUR]
+        return next(iter(whole or weeks), None)
     week_of(text, zone())
     return text
 

@@ -10,7 +10,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from finops.core.money import round_half_even
-from reports import figures
+from reports import figures, level_words
+from reports.change_words import became
 
 register = template.Library()
 
@@ -28,6 +29,9 @@ register.filter("gb", figures.gb)
 register.filter("signed", figures.signed)
 register.filter("instant", figures.instant)
 register.filter("day", figures.day)
+register.filter("clock", figures.clock)
+register.filter("became", became)
+register.filter("in_time", level_words.share)
 register.filter("lag", figures.lag)
 
 

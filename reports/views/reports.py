@@ -16,7 +16,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_GET, require_POST
 
 from finops.core.canonical import canonical_bytes, digest
-from reports import figures, paper, sheet
+from finops.core.service_levels import beside_price
+from reports import figures, level_columns, level_words, paper, sheet
 from reports.models import Report
 from reports.operations import closing, printing, sealing
 from reports.operations.refused import NotAllowed
@@ -186,6 +187,15 @@ def _compared(a: Standing, b: Standing) -> list[dict[str, Any]]:
             same or name not in OF_MONEY,
         )
         for name, label, kind in COMPARED
+    ] + [
+        {
+            "label": f"In time: {word}",
+            "before": level_words.share(old),
+            "after": level_words.share(new),
+            "change": "–",
+        }
+        for name, word in level_words.MEASURES.items()
+        for old, new in [[beside_price(side.statement)[name] for side in (a, b)]]
     ]
 
 
@@ -213,7 +223,13 @@ def _workloads(a: Standing, b: Standing) -> list[dict[str, Any]]:
     new = {w["slug"]: w["figures"].get(name) for w in b.statement["workloads"]}
     slugs = sorted({*old, *new})
     same = same_currency(a.statement, b.statement)
-    return [_pair(slug, "price", old.get(slug), new.get(slug), same) for slug in slugs]
+    levels = [level_words.levels(side.statement) for side in (a, b)]
+    return [
+        _pair(slug, "price", old.get(slug), new.get(slug), same)
+        | {f"level_{side}": (of.get(slug) or {}).get("in_time")
+           for side, of in zip(("before", "after"), levels, strict=True)}
+        for slug in slugs
+    ]  # fmt: skip
 
 
 @require_GET
@@ -253,10 +269,13 @@ def as_csv(request: HttpRequest, week: str, revision: int) -> HttpResponse:
     rows = stand.statement["workloads"]
     names = sorted({name for row in rows for name in row["figures"]})
     writer = csv.writer(answer)
-    writer.writerow(["week", "revision", "state", "currency", "workload", "model", *names])
+    levels = {one["workload"]: one for one in stand.statement.get("service_levels") or []}
+    columns = ["week", "revision", "state", "currency", "workload", "model"]
+    writer.writerow([*columns, *names, *level_columns.NAMES])
     for row in rows:
         values = ["" if row["figures"].get(n) is None else row["figures"][n] for n in names]
         head = [week, revision, stand.state, stand.statement["currency"]]
+        values += level_columns.values(levels.get(row["slug"]))
         writer.writerow([*head, _safe(row["slug"]), _safe(row["model"]), *values])
     return answer
 

@@ -9,7 +9,8 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from reports import figures
+from finops.core.service_levels import beside_price
+from reports import figures, level_columns
 from reports.queries.standing import report_of, shown_reports, standing, state_of
 from reports.roles import allowed
 
@@ -39,8 +40,10 @@ def reports_csv(request: HttpRequest) -> HttpResponse:
             continue
         values = [_plain(report.figures.get(name)) for name in FIGURES]
         currency = report.figures.get("currency", "")
-        lines.append([report.week, report.revision, said, currency, *values, report.digest])
-    head = ["week", "revision", "state", "currency", *FIGURES, "digest"]
+        level = [_plain(report.figures.get(name)) for name in level_columns.ORGANISATION]
+        lines.append([report.week, report.revision, said, currency, *values, *level, report.digest])
+    columns = [*FIGURES, *level_columns.ORGANISATION]
+    head = ["week", "revision", "state", "currency", *columns, "digest"]
     return _file("reports.csv", [head, *lines])
 
 
@@ -63,6 +66,11 @@ def compare_csv(request: HttpRequest) -> HttpResponse:
             change = figures.ratio_change(pair[1], pair[0]) if comparable else None
             shown = "" if change is None else f"{change:.10f}"
             lines.append([scope or "organisation", name, *map(_plain, pair), shown])
+        told = [level_columns.shares(_level(side, scope)) for side in sides]
+        lines += [
+            [scope or "organisation", name, *(_plain(one[name]) for one in told), ""]
+            for name in level_columns.ORGANISATION
+        ]
     return _file("compare.csv", [["workload", "figure", *names, "relative change"], *lines])
 
 
@@ -70,6 +78,14 @@ def _figures(statement: dict[str, Any], slug: str) -> dict[str, Any]:
     if not slug:
         return statement["figures"]
     rows = (w["figures"] for w in statement["workloads"] if w["slug"] == slug)
+    return next(rows, {})
+
+
+def _level(statement: dict[str, Any], slug: str) -> dict[str, Any]:
+    """What came in time: of a workload, or of the organisation."""
+    if not slug:
+        return beside_price(statement)
+    rows = (row for row in statement.get("service_levels") or () if row["workload"] == slug)
     return next(rows, {})
 
 

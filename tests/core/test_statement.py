@@ -19,7 +19,7 @@ from finops.core.facts import (
     WorkloadFacts,
 )
 from finops.core.period import Period
-from finops.core.statement import statement
+from finops.core.statement import statement, trend_row
 from finops.core.tokens import Tokens
 from finops.core.unit_cost import Counted
 
@@ -215,6 +215,13 @@ def test_a_statement_has_canonical_bytes_and_a_trend():
     value = statement(_facts(workloads=[LLAMA]), first, first["trend"])
     assert [row["week"] for row in value["trend"]] == ["2026-W46", "2026-W47"]
     assert value["trend"][1]["tokens"] == 100_000_000
+    assert value["trend"][1]["first_token"] is None  # nobody told what came in time
+    counted = {"counted": 472, "in_time_lower": 324, "in_time_upper": 341, "share_lower": "0.68",
+               "share_upper": "0.72"}  # fmt: skip
+    told = trend_row(value | {"service_level": {"first_token": counted, "inter_token": None}})
+    assert (told["first_token"], told["inter_token"]) == (counted, None)
+    before = {key: of for key, of in value.items() if key != "service_level"}
+    assert trend_row(before)["first_token"] is None  # a statement made before levels were counted
     assert canonical_bytes(value) == canonical_bytes(
         statement(_facts(workloads=[LLAMA]), first, first["trend"])
     )

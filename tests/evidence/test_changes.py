@@ -132,4 +132,4 @@ def test_the_words_say_what_the_interval_says(said: dict[str, Any]) -> None:
     (row,) = rows(said)
     assert row["tone"] == "cheaper"
     assert "→" in row["use_words"]
-    assert message(said).startswith("chat, gpu_memory_utilization 0.92 → gpu_memory_utilization")
+    assert message(said).startswith("chat, gpu_memory_utilization 0.92 → 0.75: cheaper")

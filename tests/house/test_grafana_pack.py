@@ -170,17 +170,19 @@ def test_promtool_notices_when_the_old_name_is_forgotten(tmp_path: Path) -> None
 
 def ours() -> str:
     """An exposition with every family that a statement can fill."""
+    from reports.level_columns import listed
     from reports.queries.standing import Standing
     from tests.reports.example import statement
+    from tests.reports.test_level_pages import changes
 
     row = {"workload": "chat-70b", "engine": "pod-0 0", "reserved_bytes": 1000,
            "active_bytes_mean": "250.5"}  # fmt: skip
-    value = statement(memory=[row])
+    value = statement(memory=[row], **changes())
     report: Any = type("R", (), {"week": "2026-W47", "revision": 1, "method_version": "1.0",
-                                 "figures": value["figures"] | {"currency": "USD"}})  # fmt: skip
+                                 "figures": listed(value)})  # fmt: skip
     stand = Standing(report, "final", value, "ab" * 32, [], {})
     gauges = [*cost_metrics._weeks([report]), *cost_metrics._unit_costs(value),
-              *cost_metrics._organisation(stand), *cost_metrics._memory(value)]  # fmt: skip
+              *cost_metrics._organisation(stand), *cost_metrics._memory(value), *cost_metrics._levels(value)]  # fmt: skip
     return written(gauges, sample="false")
 
 

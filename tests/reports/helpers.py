@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from finops.core.canonical import canonical_bytes, digest
+from reports import level_columns
 from reports.models import Report
 from reports.operations import sealing
 
@@ -29,7 +30,7 @@ def make_report(
         created_at=NOW,
         prepared_by=by,
         headline=value["headline"],
-        figures=value["figures"] | {"currency": value["currency"]},
+        figures=level_columns.listed(value),
     )
     sealing.act(report, "closed", by=by, at=NOW)
     return report

@@ -191,7 +191,7 @@ def test_changes_stand_in_the_report_and_on_their_page(client_of: Callable[..., 
     client = client_of("auditor")
     for name, kwargs in (("report", {"week": "2026-W47"}), ("changes", {})):
         text = text_of(client.get(reverse(name, kwargs=kwargs)))
-        assert "gpu_memory_utilization 0.92 → gpu_memory_utilization 0.75" in text
+        assert "gpu_memory_utilization 0.92 → 0.75" in text
         assert f"{figures.MINUS}0.12 to {figures.MINUS}0.06" in text and "cheaper" in text
         assert "+15.0 points (+12.0 to +18.0)" in text
         assert "not enough data" in text and "seed a1b2c3d4e5f6" in text
