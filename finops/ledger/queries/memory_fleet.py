@@ -264,4 +264,19 @@ def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
     for row in newest:
         if first.setdefault(row.device, row.target_id) == row.target_id:
             found.setdefault(row.device, Device(row.device)).rows.append(row)
-    return found
+    return _without_sliced(found)
+
+
+def _without_sliced(devices: dict[str, Device]) -> dict[str, Device]:
+    """A card whose MIG instances are all measured is those instances: it is not added to them."""
+    slices: dict[str, list[Device]] = {}
+    for name, device in devices.items():
+        card, _, part = name.partition("/")
+        if part:
+            slices.setdefault(card, []).append(device)
+    whole = {
+        card
+        for card, parts in slices.items()
+        if all(row.total_bytes is not None for part in parts for row in part.rows)
+    }
+    return {name: device for name, device in devices.items() if name not in whole}
