@@ -29,7 +29,8 @@ def shares(level: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 def listed(statement: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a statement that lists of reports show without reading the statement again."""
-    found: dict[str, Any] = statement["figures"] | {"currency": statement["currency"]}
+    found: dict[str, Any] = dict(statement.get("figures") or {})
+    found["currency"] = statement.get("currency")
     return found | shares(beside_price(statement))
 
 

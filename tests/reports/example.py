@@ -126,6 +126,8 @@ def statement(week: str = "2026-W47", **changes: Any) -> dict[str, Any]:
                 "tokens_per_dollar": "400000",
                 "effective_cost": "17600.10",
                 "tokens": 9_000_000_000 + at * 10**8,
+                "first_token": None,
+                "inter_token": None,
             }
             for at, name in enumerate(weeks)
         ],
