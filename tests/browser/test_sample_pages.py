@@ -29,7 +29,7 @@ PAGES = (
     "/sources/prometheus-eu-prod-1/", "/sources/prometheus-eu-prod-1/hours/?at=2026-11-17T03:00:00Z",
     "/nodes/", "/invoices/", "/rules/",
     "/baselines/", "/prices/", "/help/", "/start/", "/style/", "/invoices/2026-10/", "/mappings/",
-    "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80",
+    "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
 
