@@ -57,6 +57,23 @@ def test_every_figure_leads_to_rows_and_on_to_a_document(sealed: Sealed, auditor
         assert auditor.get(reverse("report-behind", kwargs=where | wrong)).status_code == 404
 
 
+def test_every_link_of_a_report_leads_somewhere(sealed: Sealed, auditor: Client) -> None:
+    where = {"week": WEEK, "revision": 1}
+    text = auditor.get(reverse("report-revision", kwargs=where)).content.decode()
+    links = set(re.findall(r'href="(/[^"#]+)', text[text.index("<main") : text.index("</main")]))
+    statement = sealed.stand.statement
+    for row in statement["tieout"]["invoice"]:
+        assert reverse("tieout", kwargs={"period": row["billing_period"]}) in links
+    for row in statement["allocation"]:
+        if row["place"] == "workload":
+            behind = reverse("report-behind", kwargs=where | {"figure": "period_effective_cost"})
+            assert f"{behind}?workload={row['label']}" in links
+    for link in sorted(links):
+        # A worker prints on paper; of the week before, this ledger has no report.
+        if "/paper/" not in link and "2026-W46" not in link:
+            assert auditor.get(link.replace("&amp;", "&")).status_code in (200, 302), link
+
+
 def test_each_place_of_money_and_each_document_lead_to_their_charges(
     sealed: Sealed, auditor: Client
 ) -> None:
