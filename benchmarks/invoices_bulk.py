@@ -6,8 +6,9 @@ Everything runs on the same cores with the same number of threads, each measure 
 own, so that its memory is its own. *Product* is `ingest`: the document hashed and kept, decimals
 exact, rejected rows listed, charges and sums committed. *Floor* is a bare DuckDB scan that reads the
 same columns exactly, and a bare COPY of the same rows into a table without indexes of the same
-Postgres. Naive ways read the first lines only, and are compared by lines a second: the csv module
-with `executemany`, and pandas' `to_sql` where pandas is installed. Prints one JSON object.
+Postgres. *Grouped* is such a scan that also adds up by the texts of the kept sums. Naive ways read
+the first lines only, and are compared by lines a second: the csv module with `executemany`, and
+pandas' `to_sql` where pandas is installed. Prints one JSON object.
 
     .venv/bin/python benchmarks/invoices_bulk.py --parts 4 --lines 250000
 
@@ -39,6 +40,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 COST_COLUMNS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+SUMS = [f'sum("{name}"::DECIMAL(38,18))' for name in COST_COLUMNS]
 READ_COLUMNS = (
     "InvoiceIssuerName",
     "ProviderName",
@@ -226,23 +228,45 @@ def export(target: str) -> dict[str, Any]:
 
 def scan(path: str, threads: str) -> dict[str, Any]:
     """The same columns read exactly by DuckDB alone."""
-    import duckdb
 
     def run() -> dict[str, Any]:
-        settings = {"threads": threads, "memory_limit": "2GB"}
-        with duckdb.connect(":memory:", config=settings) as connection:
-            read = (
-                f"read_csv('{path}', all_varchar = true, header = true)"
-                if path.endswith(".gz")
-                else f"read_parquet('{path}')"
-            )
-            wanted = [f'max("{name}")' for name in READ_COLUMNS]
-            wanted += [f'sum("{name}"::DECIMAL(38,18))' for name in COST_COLUMNS]
-            query = f"SELECT count(*), {', '.join(wanted)} FROM {read}"
-            row = connection.execute(query).fetchall()[0]
+        wanted = [f'max("{name}")' for name in READ_COLUMNS]
+        every = ", ".join((*wanted, *SUMS))
+        row = _asked(threads, f"SELECT count(*), {every} FROM {_read(path)}")
         return {"rows": row[0], "billed": str(row[1 + len(READ_COLUMNS)])}
 
     return _timed(run, with_server=False)
+
+
+def grouped(path: str, threads: str) -> dict[str, Any]:
+    """The same sums by DuckDB alone, grouped by the texts that a kept sum has of its lines."""
+    from finops.sources.bulk_sums import REST, SPAN, STAMP
+
+    def run() -> dict[str, Any]:
+        keys = [f'"{name}"' for name in (*STAMP, *REST.values(), *SPAN) if name in READ_COLUMNS]
+        by = ", ".join(str(place) for place in range(1, len(keys) + 1))
+        sums = [f"{one} AS sum_{place}" for place, one in enumerate(SUMS)]
+        kinds = f"SELECT {', '.join((*keys, *sums))} FROM {_read(path)} GROUP BY {by}"
+        totals = [f"sum(sum_{place})" for place in range(len(SUMS))]
+        row = _asked(threads, f"SELECT count(*), {', '.join(totals)} FROM ({kinds})")
+        return {"groups": row[0], "billed": str(row[1])}
+
+    return _timed(run, with_server=False)
+
+
+def _read(path: str) -> str:
+    if path.endswith(".gz"):
+        return f"read_csv('{path}', all_varchar = true, header = true)"
+    return f"read_parquet('{path}')"
+
+
+def _asked(threads: str, query: str) -> tuple[Any, ...]:
+    """The only row that DuckDB answers."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": threads, "memory_limit": "2GB"}) as one:
+        (row,) = one.execute(query).fetchall()
+        return tuple(row)
 
 
 def bare_copy(source: str) -> dict[str, Any]:
@@ -350,6 +374,7 @@ def of_file(path: Path, data: Path, threads: int) -> dict[str, Any]:
     own = measured("product", path, data=data, threads=threads)
     measured("export", rows, data=data, threads=threads)
     read = measured("scan", path, threads, data=data, threads=threads)
+    sums = measured("grouped", path, threads, data=data, threads=threads)
     copied = measured("bare_copy", rows, data=data, threads=threads)
     floor = read["seconds"] + copied["seconds"]
     return {
@@ -360,6 +385,10 @@ def of_file(path: Path, data: Path, threads: int) -> dict[str, Any]:
         "product_cpu_seconds": own["cpu_seconds"],
         "scan_seconds": read["seconds"],
         "scan_cpu_seconds": read["cpu_seconds"],
+        "grouped_seconds": sums["seconds"],
+        "grouped_cpu_seconds": sums["cpu_seconds"],
+        "grouped_over_scan": sums["seconds"] / read["seconds"],
+        "over_grouped": own["seconds"] / (sums["seconds"] + copied["seconds"]),
         "copy_seconds": copied["seconds"],
         "copy_cpu_seconds": copied["cpu_seconds"],
         "over_floor": own["seconds"] / floor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from tests.house.product import Up
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-WEEK = "2026-W47"
+# The newest of the sample's weeks was complete an hour ago; the others come before it.
+TODAY = datetime.now(UTC) - timedelta(hours=1)
+MONDAY = TODAY.date() - timedelta(days=TODAY.weekday() + 7)
+WEEK, BEFORE = (f"{MONDAY - timedelta(days=days):%G-W%V}" for days in (0, 7))
+GAP = f"{MONDAY + timedelta(days=1)}T03:00:00Z"
+MONTH = f"{MONDAY - timedelta(days=30):%Y-%m}"
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,12 +29,12 @@ pytestmark = [
 ]
 
 PAGES = (
-    "/", "/reports/", f"/reports/{WEEK}/", "/reports/2026-W46/", "/reports/compare/",
-    "/exceptions/", "/exceptions/?week=2026-W46", "/workloads/", "/workloads/chat-70b/",
+    "/", "/reports/", f"/reports/{WEEK}/", f"/reports/{BEFORE}/", "/reports/compare/",
+    "/exceptions/", f"/exceptions/?week={BEFORE}", "/workloads/", "/workloads/chat-70b/",
     "/workloads/chat-70b/hours/", "/annotations/", "/imports/", "/sources/",
-    "/sources/prometheus-eu-prod-1/", "/sources/prometheus-eu-prod-1/hours/?at=2026-11-17T03:00:00Z",
+    "/sources/prometheus-eu-prod-1/", f"/sources/prometheus-eu-prod-1/hours/?at={GAP}",
     "/nodes/", "/invoices/", "/rules/",
-    "/baselines/", "/prices/", "/help/", "/start/", "/style/", "/invoices/2026-10/", "/mappings/",
+    "/baselines/", "/prices/", "/help/", "/start/", "/style/", f"/invoices/{MONTH}/", "/mappings/",
     "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
@@ -92,20 +98,20 @@ def test_finance_compares_decides_and_approves(service: Up, browser: Any) -> Non
     ben.go("/reports/")
     ben.page.locator("#state").select_option("preliminary")
     ben.press("Show")
-    assert WEEK not in ben.text() and "2026-W46" in ben.text()
+    assert WEEK not in ben.text() and BEFORE in ben.text()
     with ben.page.expect_download() as waiting:
         ben.choose("CSV")
     assert Path(waiting.value.path()).read_text().startswith("week,revision,state")
-    ben.go(f"/reports/compare/?left=2026-W46&right={WEEK}")
+    ben.go(f"/reports/compare/?left={BEFORE}&right={WEEK}")
     assert "Effective cost" in ben.text()
-    ben.go("/exceptions/?week=2026-W46")
+    ben.go(f"/exceptions/?week={BEFORE}")
     for box in ben.page.locator("input[name=exception]").all():
         box.check()
     if ben.page.locator("input[name=exception]").count():
         ben.page.locator("#text").fill("Looked into; acceptable.")
         ben.press("Write the decision")
         assert "Looked into; acceptable." in ben.text()
-    ben.go("/reports/2026-W46/")
+    ben.go(f"/reports/{BEFORE}/")
     ben.press("Approve")
     assert "was approved" in ben.text()
     assert ben.problems == []
@@ -128,7 +134,9 @@ def test_an_engineer_annotates_an_hour_of_the_chart(service: Up, browser: Any) -
     emil.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     emil.page.wait_for_url("**/annotations/**")
     # The middle of the week is Thursday noon.
-    assert emil.page.locator("#id_at").input_value() in ("2026-11-19T11:00", "2026-11-19T12:00")
+    thursday = MONDAY + timedelta(days=3)
+    noon = (f"{thursday}T11:00", f"{thursday}T12:00")
+    assert emil.page.locator("#id_at").input_value() in noon
     assert emil.page.locator("#id_workload").input_value() == "chat-70b"
     emil.page.locator("#id_text").fill("prefix caching switched on")
     emil.press("Write")
