@@ -9,21 +9,25 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django.db.models import Prefetch
+
 from finops.core.canonical import canonical_bytes
 from finops.core.period import Period, parse_instant, week_before, week_of
+from finops.core.statement import trend_row
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
 from finops.ledger.queries.export import tables
 from finops.ledger.queries.export_table import Table, table
-from reports.models import Report
+from reports.models import Report, ReportEvent
 from reports.queries import weeks
-from reports.queries.standing import statement_of
+from reports.queries.standing import shown_first, statement_of
 
 from . import verify
 
@@ -72,10 +76,8 @@ def previous_statement(report: Report, statement: Mapping[str, Any]) -> bytes | 
     if not statement["previous"]:
         return None
     before = week_before(report.week, weeks.zone())
-    rows = Report.objects.filter(week=before, created_at__lte=report.created_at)
-    for one in rows.order_by("-revision"):
-        value = statement_of(one)
-        if value["figures"] == statement["previous"]["figures"]:
+    for one in _known_then(report, [before]).get(before, ()):
+        if statement_of(one)["figures"] == statement["previous"]["figures"]:
             return bytes(one.statement)
     return _unsaid(before, report, statement)
 
@@ -86,14 +88,43 @@ EARLIER = ("week", "revision", "digest", "effective_cost", "prompt_tokens", "gen
 def earlier_weeks(report: Report, statement: Mapping[str, Any]) -> Table:
     """The reports that the earlier rows of the trend were taken from, by the digests of their
     statements; a week that no report was made of when this one was closed has no row."""
-    weeks_told = [row["week"] for row in statement["trend"][:-1]]
-    known = Report.objects.filter(week__in=weeks_told, created_at__lte=report.created_at)
-    newest = {one.week: one for one in known.order_by("week", "revision")}
+    told = {row["week"]: row for row in statement["trend"][:-1]}
     rows = []
-    for one in newest.values():
+    for week, revisions in _known_then(report, told).items():
+        one = _taken_from(revisions, told[week], statement["previous"])
         figures = statement_of(one)["figures"]
         rows.append((one.week, one.revision, one.digest, *(figures[name] for name in EARLIER[3:])))
     return table("earlier_weeks", EARLIER, rows)
+
+
+def _known_then(report: Report, names: Iterable[str]) -> dict[str, list[Report]]:
+    """The revisions that weeks had when a report was closed, in the order of the weeks: first the
+    one that readers were shown then, and so the closing too, then the others, newest first."""
+    acts = Prefetch("events", ReportEvent.objects.filter(at__lte=report.created_at))
+    known = Report.objects.filter(week__in=list(names), created_at__lte=report.created_at)
+    found: dict[str, list[Report]] = {}
+    for one in known.defer("statement").prefetch_related(acts).order_by("week", "-revision"):
+        found.setdefault(one.week, []).append(one)
+    for revisions in found.values():
+        first = shown_first(revisions)
+        revisions.sort(key=lambda one: one is not first)
+    return found
+
+
+def _taken_from(
+    revisions: list[Report], row: Mapping[str, Any], previous: Mapping[str, Any] | None
+) -> Report:
+    """The first revision that gives the trend's row, and the comparison's figures where it is of
+    the week before. Else the first, so that the second computation finds the difference."""
+    compared = previous["figures"] if previous and previous["week"] == row["week"] else None
+    for one in revisions:
+        value = statement_of(one)
+        if compared is not None and value["figures"] != compared:
+            continue
+        gives = json.loads(canonical_bytes(trend_row(value)))
+        if all(gives.get(name) == said for name, said in row.items()):
+            return one
+    return revisions[0]
 
 
 READ = ("sha256", "name", "format", "size_bytes", "rows_read", "charges", "readings",

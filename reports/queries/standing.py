@@ -154,6 +154,11 @@ def week_names() -> list[str]:
     return list(Report.objects.order_by("-week").values_list("week", flat=True).distinct())
 
 
+def has_report(week: str) -> bool:
+    """Whether any report was made of a week."""
+    return Report.objects.filter(week=week).exists()
+
+
 def shown_reports(
     limit: int | None = None, *, weeks_wanted: Iterable[str] | None = None
 ) -> list[Report]:

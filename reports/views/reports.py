@@ -25,6 +25,7 @@ from reports.queries import kept, papers
 from reports.queries.standing import (
     FINAL,
     Standing,
+    has_report,
     report_of,
     shown_reports,
     standing,
@@ -101,9 +102,11 @@ def _found(week: str, revision: int | None = None) -> Standing:
 def report(request: HttpRequest, week: str, revision: int | None = None) -> HttpResponse:
     """One report, with what may be done about it."""
     stand = _found(week, revision)
+    before = _week_before(stand)
     context: dict[str, Any] = {
         "layout": "reports/on_screen.html",
-        "article": _article(request, stand),
+        "article": _article(request, stand, before),
+        "week_before": before,
         "s": stand.statement,
         "stand": sheet.identity(stand),
         "has_charts": True,
@@ -122,18 +125,25 @@ def report(request: HttpRequest, week: str, revision: int | None = None) -> Http
     return page(request, "reports/report.html", context)
 
 
-def _article(request: HttpRequest, stand: Standing) -> SafeString:
+def _week_before(stand: Standing) -> str:
+    """The week the report was compared with when it has a report to lead to, else empty: before
+    the first report ever closed, the comparison is with the ledger alone."""
+    week = (stand.statement["previous"] or {}).get("week", "")
+    return week if week and has_report(week) else ""
+
+
+def _article(request: HttpRequest, stand: Standing, before: str) -> SafeString:
     """The report itself, rendered once for all who may do the same: it only changes with what
-    is said in it and who has signed."""
+    is said in it, who has signed, and whether the week before has a report to lead to."""
     can = {"annotate": may(request.user, "annotate")}
     identity = sheet.identity(stand)
-    shown = {"stand": identity, "dispositions": stand.dispositions, "can": can}
+    shown = {"stand": identity, "dispositions": stand.dispositions, "can": can, "before": before}
     key = (papers.BUILD, stand.digest, digest(canonical_bytes(shown)))
 
     def render() -> str:
         note_url = reverse("annotations")
         context = sheet.context(stand.statement, identity, stand.dispositions, note_url=note_url)
-        more = {"linked": True, "can": can, "standing": stand}
+        more = {"linked": True, "can": can, "standing": stand, "week_before": before}
         return render_to_string("reports/article.html", context | more)
 
     return mark_safe(kept.articles.made(key, render))  # noqa: S308 - a rendered template

@@ -11,6 +11,7 @@ from reports.evidence.pack import pack
 from reports.evidence.printed import print_report
 from reports.queries.standing import Standing, report_of, standing
 from tests.ledger import histograms, small_company
+from tests.ledger.doors import ingested
 from tests.reports.helpers import NOW
 from tests.reports.test_closing import WEEK, command, whole_week
 
@@ -29,8 +30,6 @@ class Sealed:
 
 def later_invoice(folder: Path, billed: str) -> None:
     """The month's export again, to the week's end, with another amount for support."""
-    from tests.ledger.doors import ingested
-
     rows = small_company.charges()
     support = next(row for row in rows if row["ServiceName"] == "Support")
     support |= {"BilledCost": billed, "EffectiveCost": billed}
@@ -39,6 +38,32 @@ def later_invoice(folder: Path, billed: str) -> None:
     path = folder / f"invoice-{billed}.csv"
     path.write_text(small_company.csv_text(rows))
     assert ingested(path)[0]["status"] == "posted"
+
+
+def next_week(folder: Path) -> None:
+    """The week after: llama goes on, and its machine costs more than was said."""
+    start = int(small_company.START.timestamp()) + 7 * 86_400
+    labels = 'instance="a",job="vllm",model_name="llama",engine="0"'
+    lines = []
+    for kind, first in (("prompt", 900000), ("generation", 3160)):
+        lines.append(f"# TYPE vllm:{kind}_tokens counter")
+        for step in range(7, 7 * 144 + 1):
+            at = start + step * 600
+            lines.append(f"vllm:{kind}_tokens_total{{{labels}}} {first + step} {at}")
+    path = folder / "next.om"
+    path.write_text("\n".join([*lines, "# EOF", ""]))
+    assert ingested(path)[0]["status"] == "posted"
+    rows = small_company.charges()
+    machine = next(row for row in rows if row.get("ResourceId") == "i-a")
+    for begin, end, hours in (("16T07", "23T00", "161"), ("23T00", "30T00", "168")):
+        span = {"ChargePeriodStart": f"2026-11-{begin}:00:00Z",
+                "ChargePeriodEnd": f"2026-11-{end}:00:00Z",
+                "ConsumedQuantity": hours, "PricingQuantity": hours,
+                "BilledCost": "6.55", "EffectiveCost": "6.55"}  # fmt: skip
+        rows.append(machine | span)
+    invoice = folder / "next.csv"
+    invoice.write_text(small_company.csv_text(rows))
+    assert ingested(invoice)[0]["status"] == "posted"
 
 
 def seal_week(week: str = WEEK) -> None:

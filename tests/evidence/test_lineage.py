@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -15,8 +16,9 @@ from finops.trail.models import Entry
 from finops.trail.operations import verify as verify_trail
 from reports.lineage import rank_of
 from reports.roles import ensure_groups
-from tests.evidence.conftest import Sealed
-from tests.reports.test_closing import WEEK, command
+from tests.evidence.conftest import Sealed, next_week
+from tests.ledger import small_company
+from tests.reports.test_closing import WEEK, command, whole_week
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -69,9 +71,28 @@ def test_every_link_of_a_report_leads_somewhere(sealed: Sealed, auditor: Client)
             behind = reverse("report-behind", kwargs=where | {"figure": "period_effective_cost"})
             assert f"{behind}?workload={row['label']}" in links
     for link in sorted(links):
-        # A worker prints on paper; of the week before, this ledger has no report.
-        if "/paper/" not in link and "2026-W46" not in link:
+        if "/paper/" not in link:  # a worker prints on paper
             assert auditor.get(link.replace("&amp;", "&")).status_code in (200, 302), link
+
+
+def test_the_week_before_is_led_to_once_it_has_a_report(tmp_path: Path, auditor: Client) -> None:
+    """The first report ever closed is compared with a week that only the ledger knows."""
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    next_week(tmp_path)
+    command("close", "2026-W48", "--by", "Ada")
+    page = reverse("report-revision", kwargs={"week": "2026-W48", "revision": 1})
+    led = {reverse("report", kwargs={"week": WEEK}),
+           f"{reverse('compare')}?right=2026-W48&amp;left={WEEK}"}  # fmt: skip
+    text = auditor.get(page).content.decode()
+    assert f"{WEEK} to <a" in text
+    assert not [one for one in led if f'"{one}"' in text]
+    assert auditor.get(reverse("report", kwargs={"week": WEEK})).status_code == 404
+    assert command("close", WEEK, "--by", "Ada")["new"]
+    text = auditor.get(page).content.decode()
+    for one in led:
+        assert f'"{one}"' in text
+        assert auditor.get(one.replace("&amp;", "&")).status_code == 200
 
 
 def test_each_place_of_money_and_each_document_lead_to_their_charges(

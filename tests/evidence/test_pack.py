@@ -26,7 +26,7 @@ from finops.ledger.operations import documents
 from reports.evidence import verify
 from reports.models import Report, Seal
 from reports.queries.standing import report_of, standing
-from tests.evidence.conftest import Sealed, later_invoice, seal_week
+from tests.evidence.conftest import Sealed, later_invoice, next_week, seal_week
 from tests.reports.test_closing import WEEK, command
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -302,6 +302,26 @@ def test_a_restatement_says_what_changed_and_by_which_documents(sealed: Sealed) 
     from reports import paper
 
     assert "What this revision changed" in paper.html(standing(report))
+
+
+def test_a_week_is_sealed_while_a_restatement_of_an_earlier_one_is_open(sealed: Sealed) -> None:
+    """The trend tells the sealed revision, and so does the table that it is compared with."""
+    next_week(sealed.folder)
+    restated = command("restate", WEEK, "--by", "Ada", "--reason", "the invoice was replaced")
+    assert (restated["revision"], restated["state"]) == (2, "preliminary")
+    seal_week("2026-W48")
+    report = report_of("2026-W48")
+    assert report is not None
+    stand = standing(report)
+    assert (stand.seal or {})["evidence"]["figures_unequal"] == []
+    files = unpacked(Sealed(stand, sealed.folder).pack())
+    (row,) = rows(files["ledgers/earlier_weeks.csv"])
+    said = json.loads(files["statement.json"])
+    assert (row["revision"], row["digest"]) == ("1", sealed.stand.report.digest)
+    first = sealed.stand.statement["figures"]["effective_cost"]
+    second = json.loads(bytes(Report.objects.get(week=WEEK, revision=2).statement))
+    assert row["effective_cost"] == said["trend"][-2]["effective_cost"] == first
+    assert second["figures"]["effective_cost"] != first
 
 
 def test_a_document_missing_from_this_ledger_is_no_evidence(sealed: Sealed) -> None:
