@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -22,6 +21,7 @@ from django.apps import apps
 from django.db import connections, models, router, transaction
 from django.db.utils import OperationalError
 from psycopg import sql
+from psycopg.errors import LockNotAvailable
 
 from finops.trail.guards import GUARDED_APPS
 from finops.trail.models import Entry
@@ -31,11 +31,12 @@ ACTION = "rows fixed"
 ROWS_A_DIGEST = 10_000
 KEYS_A_DIGEST = 200
 KEY_LENGTH = 12
+LOWEST = -(2**63)
+"""The lowest number that a key can be."""
 CHANGES = {"ledger_source": {"active", "probe"}}
 """Columns that are set anew in the course of things, by table."""
 
 Detail = dict[str, Any]
-Database = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +79,55 @@ class Busy(RuntimeError):
 def fix_rows(*, by: str, at: datetime, wait_seconds: float = 20) -> Entry | None:
     """Fixes what is new since the last time, in one entry of the trail; None when nothing is.
 
-    All tables are looked at in one instant at which nobody writes. Raises Busy when none comes
-    within `wait_seconds`.
+    Up to which number the rows of each table go is asked in one instant at which nobody writes;
+    raises Busy when none comes within `wait_seconds`.
     """
     database = router.db_for_write(Entry)
     fixed = fixed_tables()
-    with transaction.atomic(using=database):
-        _stand_still(database, [one.table for one in fixed], wait_seconds)
-        known = _known()
-        found = {one.table: new for one in fixed if (new := _new(database, one, known))}
-        if not found:
-            return None
-        return record(at=at, actor=by, action=ACTION, subject="ledger", detail={"tables": found})
+    highest = _highest_numbers(database, [one for one in fixed if one.is_numbered], wait_seconds)
+    known = _known()
+    found = {one.table: new for one in fixed if (new := _new(database, one, known, highest))}
+    if not found:
+        return None
+    return record(at=at, actor=by, action=ACTION, subject="ledger", detail={"tables": found})
 
 
-def _stand_still(database: str, tables: Sequence[str], wait_seconds: float) -> None:
-    """Keeps others from writing until the transaction ends; never waits in a queue that would
-    hold them up."""
-    names = sql.SQL(", ").join(map(sql.Identifier, tables))
+def _highest_numbers(
+    database: str, numbered: Sequence[Fixed], wait_seconds: float
+) -> dict[str, int]:
+    """The highest number of each table that has rows, while nobody writes to any of them.
+
+    The digests are computed later, with the tables open to all. That stays right: whoever writes
+    holds the table before a number is drawn, so that at this instant no number is drawn and not
+    yet written, and every number drawn after it is higher. Rows up to here neither come nor change
+    any more. Never waits in a queue that would hold others up.
+    """
     until = time.monotonic() + wait_seconds
     while True:
-        with suppress(OperationalError), transaction.atomic(using=database):
-            with connections[database].cursor() as cursor:
-                cursor.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE NOWAIT").format(names))
-            return
+        try:
+            return _while_nobody_writes(database, numbered)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable):
+                raise
         if time.monotonic() > until:
             raise Busy("others are writing to the ledger; try again later")
         time.sleep(0.2)
+
+
+def _while_nobody_writes(database: str, numbered: Sequence[Fixed]) -> dict[str, int]:
+    names = sql.SQL(", ").join(sql.Identifier(one.table) for one in numbered)
+    each = sql.SQL(" UNION ALL ").join(
+        sql.SQL("SELECT {}, max({}) FROM {}").format(
+            sql.Literal(one.table), sql.Identifier(one.key), sql.Identifier(one.table)
+        )
+        for one in numbered
+    )
+    with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        cursor.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE NOWAIT").format(names))
+        cursor.execute(each)
+        found = {table: highest for table, highest in cursor.fetchall() if highest is not None}
+        transaction.set_rollback(True, using=database)  # lets go at once, whatever is around it
+        return found
 
 
 def _entries() -> Iterator[Entry]:
@@ -125,11 +148,13 @@ def _known() -> dict[tuple[str, tuple[str, ...]], Any]:
     return known
 
 
-def _new(database: str, one: Fixed, known: Mapping[Any, Any]) -> Detail | None:
+def _new(
+    database: str, one: Fixed, known: Mapping[Any, Any], highest: Mapping[str, int]
+) -> Detail | None:
     columns = list(one.columns)
     if one.is_numbered:
-        after = known.get((one.table, one.columns), 0)
-        ranges = [list(found) for found in _ranges(database, one, after)]
+        after = known.get((one.table, one.columns))
+        ranges = [list(found) for found in _ranges(database, one, after, highest.get(one.table))]
         return {"columns": columns, "ranges": ranges} if ranges else None
     before = known.get((one.table, one.columns), set())
     rows = {
@@ -142,19 +167,32 @@ def _new(database: str, one: Fixed, known: Mapping[Any, Any]) -> Detail | None:
     return {"columns": columns, "groups": groups} if groups else None
 
 
-def _ranges(database: str, one: Fixed, after: int) -> Iterator[tuple[int, int, int, str]]:
-    """First and last number, rows and digest of what lies beyond a number."""
+def _ranges(
+    database: str, one: Fixed, after: int | None, highest: int | None
+) -> Iterator[tuple[int | None, int, int, str]]:
+    """First and last number, rows and digest of what lies beyond a number.
+
+    One range begins where the one before it ends, the very first (None) below every number, and a
+    stretch without rows belongs to the next range: numbers that were drawn and never written are
+    ordinary, and a row slipped in among them must lie in a range.
+    """
+    first = None if after is None else after + 1
+    while highest is not None and (there := _lowest(database, one, first, highest)) is not None:
+        end = min(there + ROWS_A_DIGEST - 1, highest)
+        yield first, end, *_range(database, one, first, end)
+        first = end + 1
+
+
+def _lowest(database: str, one: Fixed, first: int | None, last: int) -> int | None:
     with connections[database].cursor() as cursor:
-        query = "SELECT min({key}), max({key}) FROM {table} WHERE {key} > %s"
-        cursor.execute(_composed(query, one), [after])
-        first, last = cursor.fetchone()
-    if last is None:
-        return
-    for start in range(first, last + 1, ROWS_A_DIGEST):
-        end = min(start + ROWS_A_DIGEST - 1, last)
-        rows, digest = _range(database, one, start, end)
-        if rows:
-            yield start, end, rows, digest
+        query = "SELECT min({key}) FROM {table} WHERE {key} BETWEEN %s AND %s"
+        cursor.execute(_composed(query, one), [_number(first), last])
+        (found,) = cursor.fetchone()
+        return None if found is None else int(found)
+
+
+def _number(first: int | None) -> int:
+    return LOWEST if first is None else first
 
 
 _RANGE = """
@@ -179,10 +217,10 @@ def _composed(query: str, one: Fixed) -> sql.Composed:
     )
 
 
-def _range(database: str, one: Fixed, first: int, last: int) -> tuple[int, str]:
+def _range(database: str, one: Fixed, first: int | None, last: int) -> tuple[int, str]:
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
         cursor.execute(_PLAIN)
-        cursor.execute(_composed(_RANGE, one), [first, last])
+        cursor.execute(_composed(_RANGE, one), [_number(first), last])
         rows, digest = cursor.fetchone()
         return int(rows), str(digest)
 
@@ -203,47 +241,62 @@ def changed_rows(only: Iterable[str] | None = None) -> Iterator[str]:
 
     `only`: the tables to look at; None for all.
     """
-    database = router.db_for_read(Entry)
+    wanted = None if only is None else frozenset(only)
     tables = {one.table: one for one in fixed_tables()}
-    wanted = set(tables) if only is None else set(only)
+    now = _Now(router.db_for_read(Entry))
     for entry in _entries():
+        when = f"as fixed on {entry.at:%Y-%m-%d %H:%M} UTC (entry {entry.number} of the trail)"
         for table, said in entry.detail["tables"].items():
-            if only is not None and table not in wanted:
+            if wanted is not None and table not in wanted:
                 continue
-            when = f"as fixed on {entry.at:%Y-%m-%d %H:%M} UTC (entry {entry.number} of the trail)"
             one = tables.get(table)
-            if one is None or not set(said["columns"]) <= _columns(database, table):
+            if one is None or not set(said["columns"]) <= now.columns(table):
                 yield f"{table}: the table lacks columns that were fixed, {when}"
                 continue
             asked = Fixed(table, one.key, one.is_numbered, tuple(said["columns"]))
-            yield from (f"{table}: {found} {when}" for found in _differences(database, asked, said))
+            yield from (f"{table}: {found} {when}" for found in _differences(now, asked, said))
 
 
-def _columns(database: str, table: str) -> set[str]:
-    with connections[database].cursor() as cursor:
-        return {
-            one.name
-            for one in connections[database].introspection.get_table_description(cursor, table)
-        }
+class _Now:
+    """The tables as they are now: what many entries ask for is read once in a run."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        self._columns: dict[str, set[str]] = {}
+        self._keyed: dict[Fixed, dict[str, str]] = {}
+
+    def columns(self, table: str) -> set[str]:
+        """The names of a table's columns; none when there is no such table."""
+        if table not in self._columns:
+            connection = connections[self.database]
+            with connection.cursor() as cursor:
+                told = connection.introspection.get_table_description(cursor, table)
+            self._columns[table] = {one.name for one in told}
+        return self._columns[table]
+
+    def keyed(self, one: Fixed) -> dict[str, str]:
+        """The digest of each row of a table without numbers, by the beginning of its key."""
+        if one not in self._keyed:
+            found: dict[str, str] = {}
+            for key, digest in _row_digests(self.database, one):
+                found[key[:KEY_LENGTH]] = found.get(key[:KEY_LENGTH], "") + digest
+            self._keyed[one] = found
+        return self._keyed[one]
 
 
-def _differences(database: str, one: Fixed, said: Detail) -> Iterator[str]:
+def _differences(now: _Now, one: Fixed, said: Detail) -> Iterator[str]:
     for first, last, rows, digest in said.get("ranges", ()):
-        found, is_now = _range(database, one, first, last)
+        found, is_now = _range(now.database, one, first, last)
+        stretch = f"from {'the first' if first is None else first} to {last}"
         if found != rows:
-            yield f"{rows} rows from {first} to {last} are now {found}, not"
+            yield f"{rows} rows {stretch} are now {found}, not"
         elif is_now != digest:
-            yield f"a row from {first} to {last} is not"
+            yield f"a row {stretch} is not"
     if "groups" in said:
-        yield from _changed_groups(_row_digests(database, one), said["groups"])
+        yield from _changed_groups(now.keyed(one), said["groups"])
 
 
-def _changed_groups(
-    rows: Iterable[tuple[str, str]], groups: Iterable[Sequence[str]]
-) -> Iterator[str]:
-    there: dict[str, str] = {}
-    for key, digest in rows:
-        there[key[:KEY_LENGTH]] = there.get(key[:KEY_LENGTH], "") + digest
+def _changed_groups(there: Mapping[str, str], groups: Iterable[Sequence[str]]) -> Iterator[str]:
     for digest, *keys in groups:
         gone = [key for key in keys if key not in there]
         if gone:

@@ -120,8 +120,6 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
     Raises NotAllowed with all that stands against it. An earlier sealed revision of the week
     becomes superseded.
     """
-    with suppress(Busy):  # then what the last night fixed stands
-        fix_rows(by=by, at=at)
     with week_locked("seals"), week_locked(report.week):
         _open(report)
         note_guards(at)  # before the head of the trail goes into the record
@@ -130,6 +128,8 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
         evidence = None if found else sealed.gather(report, stand.statement)
         if found := found or not_confirmed(stand, evidence):
             raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
+        with suppress(Busy):  # then what the last night fixed stands
+            fix_rows(by=by, at=at)  # before the head of the trail goes into the record, too
         last = Seal.objects.order_by("-number").first()
         previous = last.digest if last else FIRST_PREVIOUS_DIGEST
         number = last.number + 1 if last else 1

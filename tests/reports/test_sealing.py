@@ -74,6 +74,17 @@ def test_a_sealed_report_is_its_bytes_and_is_chained() -> None:
     assert actions.count("report sealed") == 2
 
 
+def test_rows_are_fixed_when_nothing_blocks_and_before_the_head_is_printed() -> None:
+    report = make_report()
+    with pytest.raises(NotAllowed):
+        sealing.seal(report, by="Benedikt Sommer", at=NOW)
+    assert not Entry.objects.filter(action="rows fixed").exists(), "a refused seal fixes nothing"
+    seal_report(report)
+    fixed = Entry.objects.get(action="rows fixed")
+    head = json.loads(bytes(Seal.objects.get().record))["trail"]
+    assert "reports_report" in fixed.detail["tables"] and fixed.number <= head["entries"]
+
+
 def test_a_sealed_report_takes_no_more_acts() -> None:
     report = make_report()
     seal_report(report)

@@ -117,6 +117,7 @@ def post_charges(
     with atomic():
         for sha256 in sorted(digests):
             lock("document", sha256)
+        _hold_snapshots()
         known = set(Document.objects.filter(pk__in=digests).values_list("pk", flat=True))
         for one in offered:
             sha256 = one.kept.sha256
@@ -268,6 +269,13 @@ def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
         else:
             keep_rejections(one.kept.sha256, block)
     return part.sums
+
+
+def _hold_snapshots() -> None:
+    """Holds the snapshots as an insert does, before their numbers are drawn: the rows come much
+    later, and the trail fixes rows up to a number only while none is drawn and not yet written."""
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute("LOCK TABLE ledger_snapshot IN ROW EXCLUSIVE MODE")
 
 
 def _next_snapshot_id() -> int:
