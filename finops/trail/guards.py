@@ -2,8 +2,9 @@
 
 A guard is a trigger and the function it calls. Both are compared with what the migrations made:
 the trigger's whole definition (one with `WHEN (false)` guards nothing), the function by the SHA-256
-of its source. The event triggers that tell of a guard switched off are guards as well, where the
-owner of the tables is a superuser (nobody else may have them).
+of its source, its settings and whose rights it has. A guarded table has no parent and no child: a
+parent's triggers fire in place of its children's. The event triggers that tell of a guard switched
+off are guards as well, where the owner of the tables is a superuser (nobody else may have them).
 """
 
 from __future__ import annotations
@@ -42,27 +43,41 @@ FUNCTIONS = {
     "reports_waiver_second_person": "334afdbd7fa5719587b5e9a3da34d4ba93c6e6dfb47a0571ff2060927cf308db",
     "trail_append_only": "1e789eb97689acfd82fd602e25365e9296a30f3b39b2462fed12a0424de9ca5a",
     "trail_guard_entry": "17280c3a76cea46c9b133ef396735fbfb763783f40527da66d6a33080a750efb",
-    "trail_watch_drop": "7d41a9320be448cce5c1bb0658f8b108855d03d7d38c95dcd4654c8eef070ac8",
-    "trail_watch_switch": "f2952757c8aeadfdacc04f1068b3e88db6b2d73dcf5e30868a7195614efb8cda",
+    "trail_guards_of": "8605aae8eb5b14f9dadc83bcab7c97ca2b536cf650f25eedfdc2698d4eaaa295",
+    "trail_watch_drop": "d5439384a3d4e947bb4258aef9f80bd441efe846475978cccccae6fedb1ac11e",
+    "trail_watch_rewrite": "f2603d4fdddb09098a64d55a6afce23b66b30713e2eff88290af01bff1d52500",
+    "trail_watch_switch": "ffda014ab1c0c4679cb2fe9959b3324497585e937127522fdcce2163b6e61e35",
 }
 """SHA-256 of each function's source, as the migrations write it (blanks at its ends apart)."""
 
+WATCHERS = frozenset(
+    {"trail_guard_entry", "trail_watch_drop", "trail_watch_rewrite", "trail_watch_switch"}
+)
+"""Functions that write to the trail with the rights of its owner, whoever gives the command."""
+
+FIXED_PATH = "search_path=public, pg_temp"
+"""The setting of each watcher, and of the function that tells them of guards."""
+
 EVENT_TRIGGERS = {
-    "trail_guards_dropped": ("sql_drop", "trail_watch_drop"),
-    "trail_guards_switched": ("ddl_command_end", "trail_watch_switch"),
+    "trail_guards_dropped": ("sql_drop", "trail_watch_drop", None),
+    "trail_guards_switched": ("ddl_command_end", "trail_watch_switch", None),
+    "trail_rows_rewritten": ("table_rewrite", "trail_watch_rewrite", None),
 }
+"""Event, function and commands of each; None: it fires whatever the command."""
 
 _TRIGGERS = """
-SELECT relation.relname, one.tgname, one.tgenabled IN ('O', 'A'), pg_get_triggerdef(one.oid)
+SELECT relation.relname, one.tgname, one.tgenabled IN ('O', 'A') AND NOT EXISTS (
+  SELECT FROM pg_inherits WHERE relation.oid IN (inhrelid, inhparent)
+), pg_get_triggerdef(one.oid)
 FROM pg_trigger one JOIN pg_class relation ON relation.oid = one.tgrelid
 WHERE NOT one.tgisinternal AND relation.relnamespace = current_schema()::regnamespace
 """
 _FUNCTIONS = """
-SELECT proname, prosrc FROM pg_proc
+SELECT proname, prosrc, prosecdef, array_to_string(proconfig, '; ') FROM pg_proc
 WHERE pronamespace = current_schema()::regnamespace AND proname = ANY(%s)
 """
 _EVENT_TRIGGERS = """
-SELECT evtname, evtevent, evtfoid::regproc::text FROM pg_event_trigger WHERE evtenabled = 'A'
+SELECT evtname, evtevent, evtfoid::regproc::text, evttags FROM pg_event_trigger WHERE evtenabled = 'A'
 """
 _SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 
@@ -91,11 +106,11 @@ def guards_off() -> list[tuple[str, str]]:
 
 
 def changed_functions() -> list[str]:
-    """Functions of guards that are gone or have another source than they were made with."""
-    found: dict[str, set[str]] = {}
-    for name, source in _rows(_FUNCTIONS, [sorted(FUNCTIONS)]):
-        found.setdefault(name, set()).add(digest_of(source))
-    return sorted(name for name, digest in FUNCTIONS.items() if found.get(name) != {digest})
+    """Functions of guards that are gone or have another source, setting or right than as made."""
+    found: dict[str, set[tuple[str, bool, str | None]]] = {}
+    for name, source, by_owner, settings in _rows(_FUNCTIONS, [sorted(FUNCTIONS)]):
+        found.setdefault(name, set()).add((digest_of(source), by_owner, settings))
+    return sorted(name for name in FUNCTIONS if found.get(name) != {_made(name)})
 
 
 def missing_guards() -> list[str]:
@@ -116,7 +131,14 @@ def missing_guards() -> list[str]:
     ]
     if _rows("SHOW session_replication_role")[0][0] == "replica":
         problems.append("triggers do not fire: session_replication_role is replica")
+    if _rows("SELECT current_setting('event_triggers', true)")[0][0] == "off":
+        problems.append("event triggers do not fire: event_triggers is off")
     return problems
+
+
+def _made(name: str) -> tuple[str, bool, str | None]:
+    has_path = name in WATCHERS or name == "trail_guards_of"
+    return FUNCTIONS[name], name in WATCHERS, FIXED_PATH if has_path else None
 
 
 def digest_of(source: str) -> str:
@@ -127,7 +149,9 @@ def digest_of(source: str) -> str:
 def _silent_watchers() -> list[str]:
     if not _rows(_SUPERUSER)[0][0]:
         return []
-    found = {name: (event, function) for name, event, function in _rows(_EVENT_TRIGGERS)}
+    found = {
+        name: (event, function, tags) for name, event, function, tags in _rows(_EVENT_TRIGGERS)
+    }
     return sorted(name for name, made in EVENT_TRIGGERS.items() if found.get(name) != made)
 
 

@@ -10,7 +10,7 @@ from finops.trail.models import Entry
 
 OFF = "guard found switched off"
 ON = "guard found switched on again"
-TOLD = {"guard switched off", "guard removed", OFF}
+TOLD = {"guard switched off", "guard changed", "guard removed", OFF}
 """What says that a guard is off: the database's own entries, and ours."""
 
 

@@ -123,12 +123,34 @@ def test_settings_that_people_change_stay_out_and_a_workload_does_not() -> None:
         ("DROP EVENT TRIGGER trail_guards_switched", "the event trigger trail_guards_switched"),
         ("ALTER EVENT TRIGGER trail_guards_dropped DISABLE", "trail_guards_dropped"),
         ("DROP FUNCTION reports_two_people() CASCADE", "two_people of reports_reportevent"),
+        (
+            "DROP EVENT TRIGGER trail_guards_switched; CREATE EVENT TRIGGER trail_guards_switched "
+            "ON ddl_command_end WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION trail_watch_switch(); "
+            "ALTER EVENT TRIGGER trail_guards_switched ENABLE ALWAYS",
+            "the event trigger trail_guards_switched",
+        ),
+        ("ALTER FUNCTION trail_guard_entry SECURITY INVOKER", "the function trail_guard_entry"),
+        ("ALTER FUNCTION trail_watch_drop SET search_path = x", "the function trail_watch_drop"),
+        ("ALTER FUNCTION ledger_append_only SET role = 'x'", "the function ledger_append_only"),
+        ("ALTER ROUTINE ledger_append_only SECURITY DEFINER", "the function ledger_append_only"),
+        (
+            "CREATE TABLE mother (); ALTER TABLE ledger_charge INHERIT mother",
+            "the trigger append_only of ledger_charge",
+        ),
     ],
 )
 def test_a_guard_that_is_not_as_it_was_made_is_said(change: str, told: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(change)
     assert told in " ".join(missing_guards())
+
+
+def test_event_triggers_switched_off_are_said() -> None:
+    with connection.cursor() as cursor:
+        if connection.pg_version < 170_000:  # type: ignore[attr-defined]
+            pytest.skip("PostgreSQL has this switch from 17 on")
+        cursor.execute("SET LOCAL event_triggers = off")
+    assert missing_guards() == ["event triggers do not fire: event_triggers is off"]
 
 
 def test_the_database_tells_of_functions_written_anew_and_of_guards_lost_with_them() -> None:

@@ -34,7 +34,10 @@ def test_a_trigger_switched_off_on_or_dropped_stands_in_the_trail() -> None:
         "ALTER TABLE ledger_charge DISABLE TRIGGER ALL",
         "ALTER TABLE ledger_charge ENABLE TRIGGER ALL",
     )
-    assert len(acts()) == 4
+    assert [subject for _, subject in acts()[2:]] == [
+        "ledger_charge.append_only",
+        "ledger_charge.charge_sources",
+    ] * 2
     run("DROP TRIGGER append_only ON ledger_document")
     assert acts()[-1] == ("guard removed", "ledger_document.append_only")
     entry = Entry.objects.latest("number")
