@@ -19,9 +19,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections, models, router, transaction
-from django.db.utils import OperationalError
 from psycopg import sql
-from psycopg.errors import LockNotAvailable
 
 from finops.trail.guards import GUARDED_APPS
 from finops.trail.models import Entry
@@ -73,61 +71,78 @@ def _fixed(model: type[models.Model]) -> Fixed:
 
 
 class Busy(RuntimeError):
-    """Others write all the time: no instant was found at which all rows stand still."""
+    """Others were writing to all tables that have new rows; none could be fixed."""
 
 
 def fix_rows(*, by: str, at: datetime, wait_seconds: float = 20) -> Entry | None:
     """Fixes what is new since the last time, in one entry of the trail; None when nothing is.
 
-    Up to which number the rows of each table go is asked in one instant at which nobody writes;
-    raises Busy when none comes within `wait_seconds`.
+    Tables that one who began before goes on writing to for `wait_seconds` are left to the next
+    time, and named in the entry as `left`. Raises Busy when nothing else is new.
     """
     database = router.db_for_write(Entry)
     fixed = fixed_tables()
-    highest = _highest_numbers(database, [one for one in fixed if one.is_numbered], wait_seconds)
+    numbered = [one for one in fixed if one.is_numbered]
+    highest, left = _settled(database, numbered, wait_seconds)
     known = _known()
     found = {one.table: new for one in fixed if (new := _new(database, one, known, highest))}
+    if not found and left:
+        raise Busy(f"others are writing to {', '.join(left)}; try again later")
     if not found:
         return None
-    return record(at=at, actor=by, action=ACTION, subject="ledger", detail={"tables": found})
+    detail = {"tables": found} | ({"left": left} if left else {})
+    return record(at=at, actor=by, action=ACTION, subject="ledger", detail=detail)
 
 
-def _highest_numbers(
+def _settled(
     database: str, numbered: Sequence[Fixed], wait_seconds: float
-) -> dict[str, int]:
-    """The highest number of each table that has rows, while nobody writes to any of them.
+) -> tuple[dict[str, int], list[str]]:
+    """The highest number of each table up to which no row will come any more, and the tables of
+    which that cannot be said yet.
 
-    The digests are computed later, with the tables open to all. That stays right: whoever writes
-    holds the table before a number is drawn, so that at this instant no number is drawn and not
-    yet written, and every number drawn after it is higher. Rows up to here neither come nor change
-    any more. Never waits in a queue that would hold others up.
+    Whoever writes holds the table before a number is drawn, and until the row can be seen. So a
+    lower number than one that is seen can only be missing when its writer holds the table still;
+    who takes hold of it later draws higher ones. Nobody is kept from writing, neither now nor
+    while digests are computed.
     """
+    highest = _highest_numbers(database, numbered)
+    writers = _writers(database, list(highest))
     until = time.monotonic() + wait_seconds
-    while True:
-        try:
-            return _while_nobody_writes(database, numbered)
-        except OperationalError as error:
-            if not isinstance(error.__cause__, LockNotAvailable):
-                raise
-        if time.monotonic() > until:
-            raise Busy("others are writing to the ledger; try again later")
+    while writers and time.monotonic() < until:
         time.sleep(0.2)
+        writers &= _writers(database, list(highest))
+    left = {table for table, _ in writers}
+    return {table: last for table, last in highest.items() if table not in left}, sorted(left)
 
 
-def _while_nobody_writes(database: str, numbered: Sequence[Fixed]) -> dict[str, int]:
-    names = sql.SQL(", ").join(sql.Identifier(one.table) for one in numbered)
-    each = sql.SQL(" UNION ALL ").join(
+def _highest_numbers(database: str, numbered: Sequence[Fixed]) -> dict[str, int]:
+    query = sql.SQL(" UNION ALL ").join(
         sql.SQL("SELECT {}, max({}) FROM {}").format(
             sql.Literal(one.table), sql.Identifier(one.key), sql.Identifier(one.table)
         )
         for one in numbered
     )
-    with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        cursor.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE NOWAIT").format(names))
-        cursor.execute(each)
-        found = {table: highest for table, highest in cursor.fetchall() if highest is not None}
-        transaction.set_rollback(True, using=database)  # lets go at once, whatever is around it
-        return found
+    with connections[database].cursor() as cursor:
+        cursor.execute(query)
+        return {table: last for table, last in cursor.fetchall() if last is not None}
+
+
+_WRITERS = """
+SELECT relation.relname, held.virtualtransaction
+FROM pg_locks held JOIN pg_class relation ON relation.oid = held.relation
+WHERE held.locktype = 'relation' AND held.granted AND held.pid IS DISTINCT FROM pg_backend_pid()
+  AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND relation.oid = ANY(%s::regclass[])
+  AND held.mode IN
+    ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+"""
+
+
+def _writers(database: str, tables: Sequence[str]) -> set[tuple[str, str]]:
+    """Tables and the transactions of others that hold them as one who writes does."""
+    with connections[database].cursor() as cursor:
+        cursor.execute(_WRITERS, [list(tables)])
+        return {(table, transaction) for table, transaction in cursor.fetchall()}
 
 
 def _entries() -> Iterator[Entry]:
@@ -135,14 +150,20 @@ def _entries() -> Iterator[Entry]:
 
 
 def _known() -> dict[tuple[str, tuple[str, ...]], Any]:
-    """Up to which number, or of which keys, rows are fixed, by table and columns."""
+    """Up to which number, or of which keys, rows are fixed, by table and columns.
+
+    Numbers count as far as ranges follow each other: what lies beyond a hole, as earlier versions
+    left them, is fixed once more.
+    """
     known: dict[tuple[str, tuple[str, ...]], Any] = {}
     for entry in _entries():
         for table, said in entry.detail["tables"].items():
             place = table, tuple(said["columns"])
-            if "ranges" in said:
-                known[place] = max(known.get(place, 0), said["ranges"][-1][1])
-            else:
+            for first, last, *_ in said.get("ranges", ()):
+                upto = known.get(place)
+                if first is None or (upto is not None and first <= upto + 1):
+                    known[place] = last if upto is None else max(upto, last)
+            if "groups" in said:
                 keys = known.setdefault(place, set())
                 keys.update(key for _, *group in said["groups"] for key in group)
     return known

@@ -128,7 +128,7 @@ def seal(report: Report, *, by: str, at: datetime) -> Seal:
         evidence = None if found else sealed.gather(report, stand.statement)
         if found := found or not_confirmed(stand, evidence):
             raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
-        with suppress(Busy):  # then what the last night fixed stands
+        with suppress(Busy):  # then what was fixed before stands
             fix_rows(by=by, at=at)  # before the head of the trail goes into the record, too
         last = Seal.objects.order_by("-number").first()
         previous = last.digest if last else FIRST_PREVIOUS_DIGEST

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.core.management import call_command
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from finops.ledger.models import RejectedRow, Snapshot
 from finops.ledger.operations import charges
 from finops.ledger.operations.ingest import ingest
 from finops.trail import fingerprints
-from finops.trail.fingerprints import Busy, changed_rows, fix_rows
+from finops.trail.fingerprints import Busy, changed_rows, fix_rows, fixed_tables
 from finops.trail.models import Entry
+from finops.trail.operations import record
 from tests.ledger.focus_files import focus_file
 from tests.trail.test_fingerprints import NOW, document, rejected
 
@@ -59,8 +62,9 @@ def locks_on_tables() -> set[str]:
     """The locks by which this transaction keeps others from writing."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT relation::regclass::text FROM pg_locks JOIN pg_class ON oid = relation WHERE "
-            "pid = pg_backend_pid() AND mode = 'ShareLock' AND relname ~ '^(ledger|reports)_'"
+            "SELECT relname FROM pg_locks JOIN pg_class ON oid = relation WHERE "
+            "pid = pg_backend_pid() AND mode ~ '^(Share|Exclusive|AccessExclusive)' "
+            "AND mode <> 'ShareUpdateExclusiveLock' AND relname ~ '^(ledger|reports)_'"
         )
         return {table for (table,) in cursor.fetchall()}
 
@@ -114,29 +118,73 @@ def test_others_can_write_while_digests_are_computed(monkeypatch: pytest.MonkeyP
     assert seen == [set()] and locks_on_tables() == set()
 
 
-def test_one_who_writes_is_not_waited_for_and_does_not_wait() -> None:
-    with another() as other:
-        other.execute("LOCK TABLE ledger_rule IN ROW EXCLUSIVE MODE")  # as every insert does
-        with pytest.raises(Busy):
-            fix_rows(by="Ada", at=NOW, wait_seconds=0)
-        assert locks_on_tables() == set()
-        other.execute("SET LOCAL lock_timeout = '5s'")
-        other.execute("LOCK TABLE ledger_charge IN ROW EXCLUSIVE MODE")
-        other.rollback()
-    rejected(document("a"), 1)
-    assert fix_rows(by="Ada", at=NOW, wait_seconds=0) is not None
+def insert(other: psycopg.Connection) -> int:
+    """A row of somebody else, not committed; its number."""
+    row = other.execute(
+        'INSERT INTO ledger_rejectedrow (document_id, line, "column", value, reason) '
+        "VALUES (repeat('a', 64), 1, 'c', 'v', 'r') RETURNING id"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 @pytest.mark.django_db(databases=["default", "sample"], transaction=True)
-def test_a_lost_connection_is_not_said_to_be_others_writing() -> None:
-    with another() as other, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        other.execute("SELECT pg_terminate_backend(%s, 5000)", cursor.fetchone())
-    try:
-        with pytest.raises(OperationalError):
+def test_a_row_on_its_way_is_waited_for_or_its_table_left_to_the_next_time() -> None:
+    one = document("a")
+    rejected(one, 1)
+    with another() as other:
+        number = insert(other)
+        rejected(one, 1)  # a higher number, and seen before the lower one
+        first = fix_rows(by="Ada", at=NOW, wait_seconds=0)
+        assert first is not None and first.detail["left"] == ["ledger_rejectedrow"]
+        assert set(first.detail["tables"]) == {"ledger_document"}
+        with pytest.raises(Busy, match="ledger_rejectedrow"):
             fix_rows(by="Ada", at=NOW, wait_seconds=0)
-    finally:
-        connection.close()
+        call_command("trail")
+        late = Timer(0.5, other.commit)
+        late.start()
+        second = fix_rows(by="Ada", at=NOW)
+        late.join()
+    assert second is not None and "left" not in second.detail
+    ((_, last, rows, _),) = second.detail["tables"]["ledger_rejectedrow"]["ranges"]
+    assert rows == 3 and last == number + 1 and list(changed_rows()) == []
+
+
+@pytest.mark.django_db(databases=["default", "sample"], transaction=True)
+def test_who_begins_to_write_later_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rejected(document("a"), 2)
+    with another() as other, another() as later:
+        insert(other)
+        asked = fingerprints._writers
+
+        def and_then(*values: object) -> set[tuple[str, str]]:
+            found = asked(*values)  # type: ignore[arg-type]
+            if later.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                insert(later)
+                other.commit()
+            return found
+
+        monkeypatch.setattr(fingerprints, "_writers", and_then)
+        entry = fix_rows(by="Ada", at=NOW, wait_seconds=60)
+        later.commit()
+    assert entry is not None and "left" not in entry.detail
+    assert entry.detail["tables"]["ledger_rejectedrow"]["ranges"][0][2] == 2
+    assert list(changed_rows()) == [], "both rows of the others came after, and higher"
+    fix_rows(by="Ada", at=NOW)
+    told = Entry.objects.latest("number").detail["tables"]["ledger_rejectedrow"]["ranges"]
+    assert sum(one[2] for one in told) == 2 and list(changed_rows()) == []
+
+
+def test_holes_that_earlier_versions_left_are_closed_by_fixing_once_more() -> None:
+    of_numbers([1_000_010, 1_000_020])
+    columns = next(list(o.columns) for o in fixed_tables() if o.table == "ledger_rejectedrow")
+    said = {"columns": columns, "ranges": [[1_000_010, 1_000_020, 2, "0" * 64]]}
+    old = {"tables": {"ledger_rejectedrow": said}}
+    record(at=NOW, actor="Ada", action="rows fixed", subject="ledger", detail=old)
+    entry = fix_rows(by="Ada", at=NOW)
+    assert entry is not None
+    (closed,) = entry.detail["tables"]["ledger_rejectedrow"]["ranges"]
+    assert closed[:3] == [None, 1_000_020, 2] and fix_rows(by="Ada", at=NOW) is None
 
 
 @pytest.mark.django_db(databases=["default", "sample"], transaction=True)

@@ -273,7 +273,7 @@ def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
 
 def _hold_snapshots() -> None:
     """Holds the snapshots as an insert does, before their numbers are drawn: the rows come much
-    later, and the trail fixes rows up to a number only while none is drawn and not yet written."""
+    later, and the trail fixes rows up to a number once nobody holds their table any more."""
     with connections[ledger_name()].cursor() as cursor:
         cursor.execute("LOCK TABLE ledger_snapshot IN ROW EXCLUSIVE MODE")
 

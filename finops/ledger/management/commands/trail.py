@@ -70,4 +70,5 @@ def _brief(detail: dict[str, Any]) -> dict[str, Any]:
     for told in tables.values():
         rows += sum(one[2] for one in told.get("ranges", ()))
         rows += sum(len(one) - 1 for one in told.get("groups", ()))
-    return {"tables": len(tables), "rows": rows}
+    left = {"left": detail["left"]} if "left" in detail else {}
+    return {"tables": len(tables), "rows": rows} | left
