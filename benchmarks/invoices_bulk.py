@@ -358,6 +358,7 @@ MEASURES = {
         delivery_by_workers,
         export,
         scan,
+        grouped,
         bare_copy,
         executemany,
         to_sql,

@@ -176,11 +176,11 @@ def workers() -> Finding:
     """Who takes tasks. With the embedded broker and no service running there is nobody to ask."""
     if not os.environ.get("REDIS_URL") and not _service_runs():
         return Finding("workers", True, "the service does not run; ./run starts it")
-    from finops.celery import app
+    from finops.celery import QUEUES, app
 
     answers = app.control.inspect(timeout=3).active_queues() or {}
     served = {queue["name"] for queues in answers.values() for queue in queues}
-    needed = {"default", "collect", "pdf"} | ({"parts"} if settings.BULK_PROCESSES > 1 else set())
+    needed = set(QUEUES) - (set() if settings.BULK_PROCESSES > 1 else {"parts"})
     missing = needed - served
     found = f"{len(answers)} answer, for the queues {', '.join(sorted(served)) or 'none'}"
     advice = f"Start workers for {', '.join(sorted(missing))}; see docs/operations.md."

@@ -8,6 +8,7 @@ are columns out of order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -38,7 +39,7 @@ def device_hours_together(
     here do not hold whole."""
     columns = [_columns(series) for series in devices]
     found: list[list[DeviceHourRow]] = [
-        pure.device_hours(series) if mine is None else []
+        pure.device_hours([_whole_numbers(one) for one in series]) if mine is None else []
         for series, mine in zip(devices, columns, strict=True)
     ]
     for places in alike([0 if mine is None else len(mine["used"][0]) for mine in columns]):
@@ -60,6 +61,11 @@ def _columns(series: Sequence[DeviceSeries]) -> Mapping[str, _Columns] | None:
         return None
     columns.setdefault("used", _NOTHING)
     return columns
+
+
+def _whole_numbers(one: DeviceSeries) -> DeviceSeries:
+    """The same in Python's own numbers, which have no largest one."""
+    return replace(one, times_ms=_plain(one.times_ms), values=_plain(one.values))
 
 
 def _united(series: Sequence[DeviceSeries]) -> _Columns:

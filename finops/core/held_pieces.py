@@ -24,13 +24,6 @@ Usual = Mapping[int, int]
 """The usual interval of UTC days (days since the epoch), where it is known from elsewhere."""
 
 
-def held_ends(times: Column) -> Column:
-    """Until when each reading of one gauge holds; times rise."""
-    rows = times[np.newaxis]
-    ends: Column = held_ends_of_rows(rows, usual_of_rows(rows))[0]
-    return ends
-
-
 def held_ends_of_rows(times: Column, usual: Column) -> Column:
     """Until when each reading holds: the next one, or one usual interval before a gap and at the
     end; never longer than an hour."""

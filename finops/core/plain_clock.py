@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .counter import DAY_MS, is_gap
-from .steps import MOST_STEPS
+from .steps import MOST_STEPS, lower_median_of
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -121,7 +121,7 @@ class Clock:
         """A day's first hour: its usual interval is told by all of it that is at hand."""
         self.day, self._counts = day, {}
         counts = _tally(self._steps_from(hour_ms))
-        self._usual_ms = _lower_median(counts) if sum(counts.values()) > 1 else None
+        self._usual_ms = lower_median_of(counts) if sum(counts.values()) > 1 else None
 
     def _go_on(self, hour_ms: int) -> None:
         """A later hour: plain as long as all that is at hand leaves the usual interval as it was."""
@@ -137,7 +137,7 @@ class Clock:
             whole[step] = whole.get(step, 0) + count
         # With more lengths than a day's account holds, its interval is not known.
         if len(whole) <= MOST_STEPS and sum(whole.values()) > 1:
-            usual_ms = _lower_median(whole)
+            usual_ms = lower_median_of(whole)
             self._usual_ms = usual_ms if self.usual == {self.replica: usual_ms} else None
 
     def _steps_from(self, hour_ms: int) -> Numbers:
@@ -171,16 +171,6 @@ def _tally(steps_ms: Numbers) -> dict[int, int]:
     if len(steps_ms) and (steps_ms == steps_ms[0]).all():
         return {int(steps_ms[0]): len(steps_ms)}
     return Counter(steps_ms.tolist())
-
-
-def _lower_median(counts: Mapping[int, int]) -> int:
-    """The lower median of lengths that came so often each, two of them or more."""
-    left = (sum(counts.values()) - 1) // 2
-    for step, count in sorted(counts.items()):
-        if left < count:
-            return step
-        left -= count
-    raise AssertionError("unreachable")
 
 
 def steps_within(columns: Sequence[array[int]]) -> list[Within]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import sub
 from typing import Any
@@ -15,6 +15,16 @@ MOST_STEPS = 64
 def lower_median(steps: Sequence[int]) -> int:
     """The lower median of a non-empty list."""
     return sorted(steps)[(len(steps) - 1) // 2]
+
+
+def lower_median_of(counts: Mapping[int, int]) -> int:
+    """The lower median of steps that came so often each, at least one. Raises ValueError of none."""
+    left = (sum(counts.values()) - 1) // 2
+    for step, count in sorted(counts.items()):
+        if left < count:
+            return step
+        left -= count
+    raise ValueError("no steps")
 
 
 @dataclass(slots=True)
@@ -54,12 +64,5 @@ class Steps:
 
     def usual_ms(self) -> int | None:
         """The lower median; None where it is not known, or of a single step."""
-        total = sum((self.counts or {}).values())
-        if total < 2:
-            return None
-        left = (total - 1) // 2
-        for step, count in sorted((self.counts or {}).items()):
-            if left < count:
-                return step
-            left -= count
-        return None
+        counts = self.counts or {}
+        return lower_median_of(counts) if sum(counts.values()) > 1 else None

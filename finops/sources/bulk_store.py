@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from finops.core.period import EPOCH
 from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, SUM, Layout, engine_name
-from finops.sources.bulk_table import EPOCH, Kind, Names, SumsTable, totals_query
+from finops.sources.bulk_table import Kind, Names, SumsTable, totals_query
 from finops.sources.cells import text_or_none
 from finops.sources.focus import charge_of
 from finops.sources.rows import Fault, Row

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from finops.core.period import EPOCH
 from finops.sources.bulk_sums import AMOUNTS, DECIMALS
 from finops.sources.records import ChargeRecord
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FETCHED_ROWS: Final = 2_000
 LINES_AT_ONCE: Final = 16_384
 LINE: Final = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from finops.core import cache, cache_columns
 from finops.core.cache import Engine, Gauge, Pool
-from finops.core.held_pieces import held_ends
+from finops.core.held_pieces import held_ends_of_rows, usual_of_rows
 
 HOUR = 3_600_000
 START = 1_794_787_200_000 - 2 * HOUR  # two hours before a UTC midnight
@@ -128,7 +128,8 @@ def test_the_last_hours_follow_from_the_days_usual_intervals(engine, data):
 @given(st.integers(0, 3 * HOUR), steps)
 def test_each_reading_holds_as_long(first, gaps):
     times = times_of(first, gaps)
-    ends = held_ends(np.array(times))
+    rows = np.array([times])
+    (ends,) = held_ends_of_rows(rows, usual_of_rows(rows))
     assert list(zip(times, ends.tolist(), strict=True)) == list(cache.held_spans(times))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +41,17 @@ def test_devices_together_give_what_each_gives_alone(devices):
     twice = [*devices, *devices]  # equally many readings at least once
     hours = device_columns.device_hours_together(twice)
     assert hours == [device.device_hours(series) for series in twice]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(one_series(), min_size=1, max_size=4), st.sampled_from([-1, 1 << 61, 1 << 62]))
+def test_columns_of_the_machine_s_numbers_never_run_over(series, value):
+    """Sums of an hour would pass 2^63 in arrays of 64 bits; the rules know no largest number."""
+    series = [replace(one, values=[value, *one.values[1:]]) for one in series]
+    columns = [
+        replace(one, times_ms=np.array(one.times_ms), values=np.array(one.values)) for one in series
+    ]
+    assert device_columns.device_hours(columns) == device.device_hours(series)
 
 
 def test_two_replicas_of_one_pod_are_no_two_tenants():

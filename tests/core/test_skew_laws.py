@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import Carry, Readings, derive
+from finops.core.counter import Carry, HourRow, Readings, derive
 from tests.core.test_counter_laws import (
     HOUR_S,
+    World,
     _fastest_life_was_measured,
     context_of,
     derived,
@@ -17,12 +18,8 @@ from tests.core.test_counter_laws import (
 )
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.integers(0, 10**9), st.integers(-5, 5))
-def test_five_seconds_between_the_clocks_change_no_token(seed: int, skew_s: int) -> None:
-    w = world(seed)
-    if not w.scrapes:
-        return
+def derived_by_a_clock(w: World, skew_s: int) -> list[HourRow]:
+    """The hours of a world whose engine's clock, which writes the marks, is so much ahead."""
     hours = hours_of(w)
     for hour in hours:
         for name, one in hour.replicas.items():
@@ -30,6 +27,16 @@ def test_five_seconds_between_the_clocks_change_no_token(seed: int, skew_s: int)
             moved = [(kind, at + skew_s * 1_000_000) for kind, at in one.marks]  # type: ignore[misc]
             hour.replicas = {name: Readings(one.times_ms, one.values, moved)}
     rows, _ = derive(hours, Carry(), context_of(w))
+    return rows
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 10**9), st.integers(-5, 5))
+def test_five_seconds_between_the_clocks_change_no_token(seed: int, skew_s: int) -> None:
+    w = world(seed)
+    if not w.scrapes:
+        return
+    rows = derived_by_a_clock(w, skew_s)
     plain = derived(w)
     assert [row.tokens for row in rows] == [row.tokens for row in plain]
     assert [len(row.restarts) for row in rows] == [len(row.restarts) for row in plain]
@@ -66,13 +73,7 @@ def test_clocks_further_apart_lose_no_token_silently(seed: int, skew_s: int) -> 
     w = world(seed)
     if not w.scrapes:
         return
-    hours = hours_of(w)
-    for hour in hours:
-        for name, one in hour.replicas.items():
-            assert isinstance(one.marks, list)
-            moved = [(kind, at + skew_s * 1_000_000) for kind, at in one.marks]  # type: ignore[misc]
-            hour.replicas = {name: Readings(one.times_ms, one.values, moved)}
-    rows, _ = derive(hours, Carry(), context_of(w))
+    rows = derived_by_a_clock(w, skew_s)
     booked, unplaced = sum(r.tokens for r in rows), sum(v for r in rows for _, v in r.openings)
     assert booked + unplaced == w.seen()
     first, last = w.scrapes[0][0], w.scrapes[-1][0]

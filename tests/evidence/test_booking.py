@@ -86,7 +86,7 @@ def told(row: HourRow) -> verify.Hour:
 def test_every_hour_is_booked_alike(hours: list[HourReadings]) -> None:
     rows, _ = derive(hours, Carry(), Context(earliest_ms=0, ups_ms=[BASE_MS - 1]))
     states = [Carry(), *(Carry.from_json(row.carry) for row in rows)]
-    for hour, row, state in zip(hours, rows, states, strict=False):
+    for hour, row, state in zip(hours, rows, states[:-1], strict=True):
         said = told(row)
         booked = verify.Booking(before_of(state, row)).of(rows_of(hour, row))
         for name in ("tokens", "readings", "restarts", "hidden_resets", "openings",

@@ -114,7 +114,6 @@ def test_every_changed_figure_is_unequal_when_computed_again(sealed: Sealed) -> 
     )
     parts += ("service_levels", "service_level", "training", "control_totals")
     places = [p for part in parts for p in numbers(statement[part], (part,))]
-    places = [p for p in places if p[1] != "documents" or "sums" in p]
     assert len(places) > 100 and any("sums" in p for p in places)
     missed = []
     for place in places:

@@ -71,61 +71,6 @@ def test_every_published_file_to_the_last_digit(
     assert command("check-ledger")["ok"] is True
 
 
-# One account's two views of one month: in one delivery each keeps its own side only.
-ACTUAL_OF_PAIR = "azure_ea_actualcost_small_finops-toolkit.csv"
-NO_BILLS = ("azure_focus-1.2-preview_metadata.json", "azure_focus-1.2_schema-mapping.json")
-
-
-@published
-def test_all_published_files_of_a_folder_come_in_together_as_they_do_alone(tmp_path: Path) -> None:
-    for path in INVOICES.glob("*.*"):
-        if path.suffix in (".csv", ".json") and path.name not in NO_BILLS:
-            (tmp_path / path.name).symlink_to(path)
-    documents = {Path(one["path"]).name: one for one in ingested(tmp_path)}
-    assert {one["status"] for one in documents.values()} == {"posted"}
-    for name, _, charges, rejected, currency, billed, effective in FILES:
-        if name.startswith(NISE):
-            continue
-        one = documents[name]
-        assert (one["charges"], one["rows_rejected"]) == (charges, rejected)
-        totals = one["totals"][currency]
-        assert money(totals["billed"]) == money(billed), name
-        is_paired = name == ACTUAL_OF_PAIR
-        assert money(totals["effective"]) == (None if is_paired else money(effective)), name
-
-
-@published
-def test_another_accounts_amortised_file_does_not_make_a_bill_vanish(tmp_path: Path) -> None:
-    name = "azure_ea-export_anonymised.csv"
-    other = export_of(tmp_path, "other.csv", BillingAccountId="999", **COVERED)
-    ingested(INVOICES / name, other)
-    (row,) = invoice_tie_out("2023-09")
-    assert (row.billed, row.currency) == (Decimal("1.26136926505726"), "CAD")
-    kinds = {one.kind for one in money_exceptions(month_of("2023-09"))}
-    assert "one-view-only" not in kinds
-
-
-def export_of(folder: Path, name: str, **cells: str) -> Path:
-    """An amortised file: reservation use with a cost tells it."""
-    return azure(folder, name, {**cells, "Cost": "41.5"})
-
-
-@pytest.mark.parametrize(("account", "status"), [("8611537", "rejected"), ("other", "posted")])
-def test_both_views_of_the_same_account_and_month_leave_a_third_file_open(
-    tmp_path: Path, account: str, status: str
-) -> None:
-    actual = azure(tmp_path, "actual.csv", PURCHASE | {"BillingAccountId": "8611537"})
-    amortised = export_of(tmp_path, "amortised.csv", BillingAccountId="8611537", **COVERED)
-    plain = azure(tmp_path, "plain.csv", {"BillingAccountId": account, "Cost": "7"})
-    documents = {Path(one["path"]).name: one for one in ingested(actual, amortised, plain)}
-    assert documents["plain.csv"]["status"] == status
-    if status == "rejected":
-        assert (
-            "both views of its account and month"
-            in documents["plain.csv"]["rejections"][0]["reason"]
-        )
-
-
 @published
 def test_files_without_a_charge_say_what_they_are() -> None:
     (empty,) = ingested(INVOICES / "azure_ea_header-only_finops-toolkit.csv")

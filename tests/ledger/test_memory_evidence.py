@@ -181,12 +181,12 @@ def smi_host(fleet: Fleet, uuid: str, used: int, **processes: int) -> None:
                     **target, pid=str(900 + number), process_name=name)  # fmt: skip
 
 
-def vm_engine(fleet: Fleet, port: int) -> None:
+def vm_engine(fleet: Fleet, port: int, tokens: int = 80_000) -> None:
     """An engine on a host without pods."""
     labels = {"job": "vllm", "instance": f"vm-1:{port}", "namespace": "llm", "engine": "0"}
     fleet.gauge("vllm:kv_cache_usage_perc", 0.1, **labels, model_name="m")
-    fleet.gauge("vllm:cache_config_info", 1, **labels, block_size="16", num_gpu_blocks="5000",
-                kv_cache_size_tokens="80000")  # fmt: skip
+    fleet.gauge("vllm:cache_config_info", 1, **labels, block_size="16", kv_cache_size_tokens=str(tokens),
+                num_gpu_blocks=str(tokens // 16))  # fmt: skip
 
 
 def test_programs_that_are_no_engine_are_told_by_process(tmp_path: Path) -> None:
@@ -233,6 +233,24 @@ def test_which_gpu_of_several_an_engine_has_is_not_guessed(tmp_path: Path) -> No
     assert all(row["kv_reserved_bytes"] is None and closes(row) for row in rows)
     engines = command("memory", *HOUR, "--by", "engine")["rows"]
     assert all(any("no GPU metrics" in flag for flag in one["flags"]) for one in engines)
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_host_s_gpus_are_an_engine_s_only_when_no_other_is_there(
+    tmp_path: Path, engines: int
+) -> None:
+    """One engine's log tells of both GPUs; the other engine of the host has no log at all."""
+    workload()
+    fleet = Fleet()
+    for number in range(engines):
+        vm_engine(fleet, 8000 + number, 80_000 + 16_000 * number)
+    smi_host(fleet, "aaaa", 40_000)
+    smi_host(fleet, "bbbb", 40_000)
+    log = gpu_fleet.log(tmp_path / "engine.log", tokens=80_000)
+    log.write_text(log.read_text().replace("tensor_parallel_size=1", "tensor_parallel_size=2"))
+    ingested(fleet.write(tmp_path / "h.om"), log)
+    rows = command("memory", *HOUR, "--by", "gpu")["rows"]
+    assert [len(row["engines"]) for row in rows] == ([1, 1] if engines == 1 else [0, 0])
 
 
 def test_where_nobody_tells_who_holds_a_gpu_the_start_bounds_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from finops.ledger.operations.collect import collect_source, collect_window, par
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.source_hours import fetches_of
 from finops.ledger.queries.sources import health, is_complete, uncollected
-from finops.ledger.queries.tokens import token_totals
+from finops.ledger.queries.tokens import TokenLedger, token_totals
 from finops.sources.engines import metrics_to_collect
 from finops.sources.shares import WHOLE, Share, shares
 from tests.ledger.stores import PROMETHEUS, Store, from_samples, prometheus, recorded, replay
@@ -224,3 +224,28 @@ def test_series_without_an_instance_are_in_one_part() -> None:
             take(source, FIRST, share)
     assert sum(part.readings for part in FetchedPart.objects.all()) == 2 * len(values)
     assert sum(part.series for part in FetchedPart.objects.all()) == 2
+
+
+def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store) -> None:
+    """What one part tells of the next hour says nothing of the other's targets: their bounds stay
+    as they were before (§2.6: an end is what stops while its source goes on)."""
+    source = made(store.url)
+    here, missing = shares(2)
+
+    def told() -> dict[str, tuple[int | None, ...]]:
+        ledger = TokenLedger(RECORDING)
+        by = ledger.by(lambda labels, hour: labels["instance"])
+        return {
+            name: (one.prompt, one.prompt_lower, one.prompt_upper, one.ends)
+            for name, one in by.items()
+            if missing.holds(name)
+        }
+
+    for share in (here, missing):
+        take(source, FIRST, share)
+    before = told()
+    assert before
+    take(source, SECOND, here)
+    assert told() == before
+    take(source, SECOND, missing)
+    assert told() != before

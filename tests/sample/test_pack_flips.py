@@ -1,4 +1,4 @@
-"""The pack of the sample's sealed week: each kind of figure, and each column behind it, changed."""
+"""The pack of the sample's sealed week, with forty kinds of figures and each column changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.evidence.test_every_figure import EVIDENCE_ALONE, told
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
-PLACES = 40
+KINDS = 40
 NOT_USED_HERE = {
     # Hours are billed as hours, and a charge of unknown unit lasts as long as it says.
     "charges": {"consumed_unit", "pricing_quantity", "pricing_unit"},
@@ -53,7 +53,7 @@ def pack(sample: demo.Sample) -> tuple[dict[str, bytes], dict[str, Any]]:
     return files, {**stand.statement, "changes": []}
 
 
-def test_each_kind_of_figure_is_computed_again(
+def test_forty_kinds_of_figures_are_computed_again(
     pack: tuple[dict[str, bytes], dict[str, Any]],
 ) -> None:
     files, statement = pack
@@ -62,7 +62,7 @@ def test_each_kind_of_figure_is_computed_again(
     for place in told(statement):
         kinds[kind(place)].append(place)
     assert len(kinds) > 200
-    names = drawn.sample(sorted(kinds), PLACES)
+    names = drawn.sample(sorted(kinds), KINDS)
     places = [drawn.choice(kinds[name]) for name in names]
     assert figures_not_found(files, statement, places) == []
 

@@ -21,6 +21,7 @@ from django.db import connections
 from finops.core.counter import DAY_MS
 from finops.core.held_pieces import Usual
 from finops.core.period import HOUR_MS, instant_of
+from finops.core.steps import lower_median_of
 from finops.ledger.models import Series
 from finops.ledger.which import ledger_name
 
@@ -93,7 +94,7 @@ class Held:
             counts = self.steps.setdefault(day, {})
             for length, count in _counted(steps[days == day]):
                 counts[length] = counts.get(length, 0) + count
-            self.usual[day] = _lower_median(counts)
+            self.usual[day] = lower_median_of(counts)
         if (first := self.first_ms // DAY_MS) not in self.steps:
             self.usual[first] = next(iter(self.usual.values()))  # as `core.cache` has it
 
@@ -147,15 +148,6 @@ def _counted(steps: Column) -> Iterable[tuple[int, int]]:
         return ((int(steps[0]), len(steps)),)
     lengths, often = np.unique(steps, return_counts=True)
     return zip(lengths.tolist(), often.tolist(), strict=True)
-
-
-def _lower_median(counts: Mapping[int, int]) -> int:
-    left = (sum(counts.values()) - 1) // 2
-    for length, count in sorted(counts.items()):
-        if left < count:
-            return length
-        left -= count
-    raise ValueError("no steps")
 
 
 @dataclass(frozen=True, slots=True)

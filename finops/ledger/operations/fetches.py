@@ -30,6 +30,8 @@ def take_turn(source: Source, share: Share) -> None:
 
 def is_part_posted(source: Source, window: Period, share: Share, document: str = "") -> bool:
     """Whether the part of the window was posted before, with the document where one is named."""
+    if share.is_whole:
+        return False
     rows = FetchedPart.objects.filter(
         source=source,
         window_start=window.start,

@@ -66,7 +66,13 @@ def plan(offered: Mapping[str, tuple[Kept, str]]) -> Plan:
         except Refused as unreadable:
             refused[sha256] = unreadable
     refused |= _not_to_tell(looks)
-    looks = {sha256: replace(one, view=_told(one, looks)) for sha256, one in looks.items()}
+    known = {one.view for one in looks.values()} - {EITHER}
+    if len(known) == 1:
+        view = known.pop()
+        looks = {
+            sha256: replace(one, view=view) if one.view == EITHER else one
+            for sha256, one in looks.items()
+        }
     looks = {sha256: one for sha256, one in looks.items() if sha256 not in refused}
     here = {view: _scopes(looks, view) for view in OTHER}
     paired = set(here[ACTUAL] & here[AMORTISED])
@@ -92,31 +98,17 @@ def _look(kept: Kept, format: str) -> _Look:
     return _Look(kept, parsed.account.version or EITHER, frozenset(scopes), total, rows)
 
 
-def _known(one: _Look, looks: Mapping[str, _Look]) -> set[str]:
-    """The views that the delivery's other files tell of the same account and month.
-
-    A file of another account, or of another month, says nothing of this one.
-    """
-    return {other.view for other in looks.values() if other.scopes & one.scopes} - {EITHER}
-
-
-def _told(one: _Look, looks: Mapping[str, _Look]) -> str:
-    """The view of a file: its own, else the only one that files of its account and month tell."""
-    known = _known(one, looks)
-    return known.pop() if one.view == EITHER and len(known) == 1 else one.view
-
-
 def _not_to_tell(looks: Mapping[str, _Look]) -> dict[str, Refused]:
     """Documents without any commitment, where both views are here or two files are alike."""
+    known = {one.view for one in looks.values()} - {EITHER}
     refused, seen = {}, dict[tuple[frozenset[Scope], Decimal, int], str]()
     for sha256, one in looks.items():
         name = one.kept.name
         if one.view != EITHER or not one.rows:
             continue
-        if len(_known(one, looks)) == 2:
+        if len(known) == 2:
             refused[sha256] = Refused(
-                f"{name}: actual or amortised? Nothing in it tells, and both views of its account "
-                "and month are in this delivery; "
+                f"{name}: actual or amortised? Nothing in it tells, and both are in this delivery; "
                 f"say --as {FORMATS[1]} or --as {FORMATS[2]}"
             )
             continue

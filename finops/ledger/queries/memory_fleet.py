@@ -195,7 +195,7 @@ def _by_host(engines: list[EngineMemory], devices: Mapping[str, Device]) -> dict
         for host, mine in found.items()
         if host
         and (there := on.get(host))
-        and (len(mine) == 1 or [e.gpus for e in there if e.gpus_known] == [len(mine)])
+        and (len(mine) == 1 or (len(there) == 1 and there[0].gpus == len(mine)))
     }
 
 

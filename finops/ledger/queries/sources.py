@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Max, Min, Sum
+from django.db.models import Exists, Max, Min, OuterRef, Sum
 
 from finops.core.period import Period, hour_of, rfc3339
-from finops.ledger.models import Fetch, Source
+from finops.ledger.models import Fetch, FetchedPart, Source
 from finops.ledger.models.evidence import REPLICA_LABELS
 
 HEALTH_DAYS = 7
@@ -36,6 +36,14 @@ def complete_windows(source: Source, period: Period) -> list[Period]:
 def is_complete(source: Source, window: Period) -> bool:
     """Whether every instant of the window has been fetched whole."""
     return complete_windows(source, window) == [window]
+
+
+def unfinished_windows(source_id: int, as_of: datetime) -> list[tuple[datetime, datetime]]:
+    """The windows of a source of which some parts were fetched and others not yet."""
+    span = {name: OuterRef(name) for name in ("source_id", "window_start", "window_end")}
+    whole = Fetch.objects.filter(**span, complete=True, at__lte=as_of)
+    parts = FetchedPart.objects.filter(source_id=source_id, at__lte=as_of)
+    return list(parts.exclude(Exists(whole)).values_list("window_start", "window_end").distinct())
 
 
 def uncollected(source: Source, period: Period) -> list[Period]:

@@ -20,6 +20,7 @@ from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
 from finops.core.series import Row, SeriesRows
 from finops.core.tokens import Dark, Rate, SeriesPeriod, Tokens, tokens_of, union
 from finops.ledger.models import ReadingBlock, Series, TokenHour, UsageHour
+from finops.ledger.queries.sources import unfinished_windows
 from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
 from finops.sources.samples import unpack
@@ -288,14 +289,27 @@ LEFT JOIN LATERAL (
 WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
 """
 
+# Hours of which only some parts are there tell of no other target that its source went on (§2.5).
 _SOURCES = """
+WITH unfinished AS (
+    SELECT part.source_id, part.window_start, part.window_end FROM ledger_fetchedpart part
+    WHERE part.at <= %s AND NOT EXISTS (
+        SELECT 1 FROM ledger_fetch whole
+        WHERE whole.source_id = part.source_id AND whole.window_start = part.window_start
+            AND whole.window_end = part.window_end AND whole.complete AND whole.at <= %s
+    )
+)
 SELECT target.source_id, max(block.last_ms)
 FROM ledger_target target
 JOIN ledger_series series ON series.target_id = target.id
 CROSS JOIN LATERAL (
     SELECT last_ms FROM ledger_readingblock
     JOIN ledger_document document ON document.sha256 = document_id
-    WHERE series_id = series.id AND received_at <= %s ORDER BY hour DESC, last_ms DESC LIMIT 1
+    WHERE series_id = series.id AND received_at <= %s AND NOT EXISTS (
+        SELECT 1 FROM unfinished
+        WHERE source_id = target.source_id AND hour >= window_start AND hour < window_end
+    )
+    ORDER BY hour DESC, last_ms DESC LIMIT 1
 ) block
 GROUP BY target.source_id
 """
@@ -305,7 +319,7 @@ def _load(period: Period, as_of: datetime) -> list[Known]:
     start, end = milliseconds(period.start), milliseconds(period.end)
     roles = list(TOKEN_ROLES)
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_SOURCES, [as_of])
+        cursor.execute(_SOURCES, [as_of] * 3)
         source_last = dict(cursor.fetchall())
         cursor.execute(_AROUND, [as_of, as_of, period.end, as_of, roles, end, start])
         around = {row[0]: row[1:] for row in cursor.fetchall()}
@@ -387,6 +401,8 @@ def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: in
         first_ms__lt=until_ms,
         document__received_at__lte=as_of,
     ).exclude(series__target=series.target_id)
+    for start, end in unfinished_windows(series.target.source_id, as_of):
+        blocks = blocks.exclude(hour__gte=start, hour__lt=end)
     if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
         return True
     around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
