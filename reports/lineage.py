@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from finops.core.allocation import IDLE, KEPT_SUM, SHARED, UNASSIGNED
-from finops.core.money import add, plain
+from finops.core.allocation import KEPT_SUM, SHARED
+from finops.core.money import plain
 from finops.core.period import parse_instant
 from finops.ledger.queries import explain
-from reports.evidence.sealed import gather, sealed_files
+from reports import money_behind
+from reports.evidence.sealed import rows_behind, sealed_files
 from reports.queries.standing import Standing
 
 MOST_ROWS = 300
@@ -30,7 +31,11 @@ class NoSuchFigure(LookupError):
 
 @dataclass
 class Behind:
-    """A figure and its rows: charges, series, or the hours of one series."""
+    """A figure and its rows: charges, series, or the hours of one series.
+
+    `charges_sum` is of whole charges, `parts_sum` of what of them stands in the figure, where
+    each says its own part; both by currency.
+    """
 
     figure: str
     workload: str
@@ -38,7 +43,8 @@ class Behind:
     formula: str
     charges: list[Row] = field(default_factory=list)
     charges_count: int = 0
-    charges_sum: str = "0"
+    charges_sum: str | None = None
+    parts_sum: str | None = None
     converted: bool = False
     series: list[Row] = field(default_factory=list)
     hours: list[Row] = field(default_factory=list)
@@ -64,37 +70,28 @@ FORMULAS = {
 
 
 def behind_charges(stand: Standing, *, place: str = "", document: str = "") -> Behind:
-    """The charges of the week, of one place of the allocation, or of one document (method §4).
+    """The charges of the week, of one place of the allocation, or of one document (method §4),
+    each with the part of it that stands in the printed sum.
 
     Raises NoSuchFigure for a place or document that the report does not name, and Gone.
     """
-    totals = stand.statement["control_totals"]
-    if place:
-        held = [row for row in stand.statement["allocation"] if row["place"] == place]
-        value = _amounts((row["currency"], row["effective"]) for row in held)
-    elif document:
-        held = [row for row in totals["documents"] if row["sha256"] == document]
-        sums = held[0].get("sums", {}) if held else {}
-        value = _amounts((currency, one["effective"]) for currency, one in sums.items())
-    else:
-        held, value = [totals], _amounts([(stand.statement["currency"], totals["effective"])])
-    if not held:
+    document = "" if place else document
+    value = money_behind.printed_sum(stand.statement, place=place, document=document)
+    if value is None:
         raise NoSuchFigure(f"{place[:60] or document[:64]}")
-    found = Behind("charges", "", value, "the parts of the charges below inside the week", of=place)
     charges = rows(files_of(stand), "charges")
-    mine = [row for row in charges if _is_of(row, place, document)]
-    _charges(found, mine, set(), whole=True)
+    held = money_behind.counted(stand.statement, charges, place=place, document=document)
+    parts = money_behind.summed((one.currency, one.amount) for one in held)
+    formula = money_behind.FORMULAS[place]
+    found = Behind("charges", "", money_behind.in_words(value), formula, of=place)
+    found.charges_count = len(held)
+    found.parts_sum = money_behind.in_words(parts)
+    found.charges = [
+        _shown(one.row) | {"part": f"{plain(one.amount)} {one.currency}"}
+        for one in held[:MOST_ROWS]
+    ]
+    found.converted = any(one.row.get("rate_day") for one in held)
     return found
-
-
-def _amounts(pairs: Iterable[tuple[str, str | None]]) -> str:
-    return " + ".join(f"{amount} {currency}" for currency, amount in pairs if amount is not None)
-
-
-def _is_of(row: Row, place: str, document: str) -> bool:
-    if place == IDLE:
-        return bool(row["idle_share"]) and row["place"] in (SHARED, UNASSIGNED)
-    return row["place"] == place if place else not document or row["document"] == document
 
 
 def behind(stand: Standing, figure: str, slug: str = "", series: str = "") -> Behind:
@@ -127,8 +124,7 @@ def files_of(stand: Standing) -> Mapping[str, bytes]:
     """The evidence of a sealed report; of an open one, the rows as of its closing."""
     if stand.seal is not None:
         return sealed_files(stand.seal)
-    evidence = gather(stand.report, stand.statement)
-    return evidence.files if evidence else {}
+    return rows_behind(stand.report, stand.statement) or {}
 
 
 def rows(files: Mapping[str, bytes], name: str) -> list[Row]:
@@ -142,23 +138,17 @@ def _charges(found: Behind, charges: Iterable[Row], slugs: set[str], *, whole: b
     mine = [
         row
         for row in charges
-        if whole or row["target"] in slugs or (row["place"] == "shared" and row["target"])
+        if whole or row["target"] in slugs or (row["place"] == SHARED and row["target"])
     ]
     found.charges_count = len(mine)
-    found.charges_sum = " + ".join(
-        f"{plain(add(amounts))} {currency}"
-        for currency, amounts in sorted(_by_currency(mine).items())
-    )
-    found.charges = [{**row, "summed": row.get(KEPT_SUM, "")} for row in mine[:MOST_ROWS]]
+    sums = money_behind.summed((r["currency"], Decimal(r["effective"] or 0)) for r in mine)
+    found.charges_sum = money_behind.in_words(sums)
+    found.charges = [_shown(row) for row in mine[:MOST_ROWS]]
     found.converted = any(row.get("rate_day") for row in mine)
 
 
-def _by_currency(charges: Iterable[Row]) -> dict[str, list[Decimal]]:
-    """Effective amounts by the currency of their documents: they are never added (method §3.9)."""
-    found: dict[str, list[Decimal]] = {}
-    for row in charges:
-        found.setdefault(row["currency"], []).append(Decimal(row["effective"] or 0))
-    return found
+def _shown(row: Mapping[str, Any]) -> Row:
+    return {**row, "summed": row.get(KEPT_SUM, "")}
 
 
 def _series(

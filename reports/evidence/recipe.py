@@ -1,7 +1,7 @@
 """The headline by hand: which rows of the pack to add, and what each step gives, for one week.
 
 The numbers are taken from the pack's own tables by the second computation (`verify.py`), so that a
-reader with a spreadsheet can follow them step by step.
+reader with a spreadsheet can follow them step by step. That is done when the report is sealed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from finops.core.money import plain
 
 from . import verify
 
+BY_HAND = "recipe.md"
 STEPS = """
 ### {slug}, {start} to {end}
 

@@ -30,6 +30,7 @@ from reports.queries import weeks
 from reports.queries.standing import shown_first, statement_of
 
 from . import verify
+from .recipe import BY_HAND, recipe
 
 FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can bear; packs have no clock of their own
 MOST_NAMED = 50
@@ -46,8 +47,18 @@ class Evidence:
 
 
 def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
-    """The rows behind a statement as of its closing; None when this ledger does not hold all of
-    its documents, so that nothing can be computed again."""
+    """What stands behind a statement, computed a second time; None when this ledger does not hold
+    all of its documents, so that nothing can be computed again."""
+    files = rows_behind(report, statement)
+    if files is None:
+        return None
+    computed, unequal = _recomputed(files, dict(statement))
+    files["verify.py"] = VERIFY.read_bytes()
+    return Evidence(files, computed, unequal)
+
+
+def rows_behind(report: Report, statement: Mapping[str, Any]) -> dict[str, bytes] | None:
+    """The rows behind a statement as of its closing, nothing computed; None as `gather`."""
     named = {one["sha256"] for one in statement["control_totals"]["documents"]}
     if Document.objects.filter(pk__in=named).count() != len(named):
         return None
@@ -58,14 +69,15 @@ def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
     previous = previous_statement(report, statement)
     if previous is not None:
         files["previous_statement.json"] = previous
-    computed, unequal = _recomputed(files, dict(statement))
-    files["verify.py"] = VERIFY.read_bytes()
-    return Evidence(files, computed, unequal)
+    return files
 
 
 def _recomputed(files: dict[str, bytes], statement: dict[str, Any]) -> tuple[int, tuple[str, ...]]:
+    """How many figures were computed again and which differ. The steps by hand are kept with the
+    rows: a later version, whose tables may be others, could not read them off."""
     try:
         checks = verify.recompute(verify.Pack(files), statement)
+        files[BY_HAND] = recipe(files, statement).encode()
     except Exception as error:  # noqa: BLE001 - whatever stops it, the figures are not confirmed
         return 0, (f"the second computation stopped: {type(error).__name__}: {error}"[:300],)
     return len(checks.lines), tuple(line[0] for line in checks.wrong)

@@ -9,7 +9,7 @@ from typing import Any
 from finops.core.money import plain
 from reports.queries.standing import Standing
 
-from .recipe import recipe
+from .recipe import BY_HAND
 
 TABLES = {
     "charges": "each charge that touches the week: document, line, whole amounts, place",
@@ -47,6 +47,11 @@ TABLES = {
     "earlier_weeks": "the reports that the earlier weeks of the trend were taken from, by digest",
     "exchange_rates": "what one euro was worth on each day that amounts may be converted by",
 }
+
+NO_STEPS = """
+This report was sealed by a version that kept no steps with the rows. Its own `verify.py` is in this pack: read `Week` and
+the sections that `python3 verify.py --contents` lists.
+"""
 
 README = """# Evidence pack, report {number}
 
@@ -106,6 +111,7 @@ A row of `token_hours.csv` comes from readings; those of hours in which a counte
 | `previous_statement.json` | the statement of the week before, when there was one |
 | `documents.csv`, `parameters.csv` | documents by digest; parameters of the computation |
 | `dictionary.csv` | each column of each ledger: its kind and unit, what it means, where it comes from |
+| `recipe.md` | the steps above, as they were sealed |
 | `IPE.md` | completeness and accuracy of the information, for the working papers |
 | `verify.py`, `SHA256SUMS` | see above |
 {tables}
@@ -190,7 +196,7 @@ def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
         prompt=_shown(figures["prompt_tokens"]),
         generation=_shown(figures["generation_tokens"]),
         price=_shown(figures["cost_per_million_tokens"]),
-        recipe=recipe(files, s),
+        recipe=files[BY_HAND].decode() if BY_HAND in files else NO_STEPS,
         currencies=CURRENCIES.format(currency=s["currency"]) if s.get("exchange") else "",
         documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
         tables="\n".join(rows),

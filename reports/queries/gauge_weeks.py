@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Max, Min
@@ -14,35 +15,35 @@ from .weeks import zone
 MOST_OFFERED = 12
 
 
-def gauge_weeks() -> list[str]:
+@dataclass(frozen=True, slots=True)
+class GaugeWeeks:
     """The newest weeks between the first and the last hour of gauges, newest first."""
-    first, last = _edges()
-    if first is None or last is None:
-        return []
-    found = [week_name(last, zone())]
-    while len(found) < MOST_OFFERED and week_of(found[-1], zone()).start > first:
-        found.append(week_before(found[-1], zone()))
-    return found
+
+    names: list[str]
+    last: datetime | None
+
+    def chosen(self, text: str) -> str | None:
+        """The week that was asked for, else the newest whole one, else the newest; None without
+        any. ValueError for no week."""
+        if text:
+            week_of(text, zone())
+            return text
+        until = self.last and self.last + HOUR
+        whole = [name for name in self.names if until and week_of(name, zone()).end <= until]
+        return next(iter(whole or self.names), None)
 
 
-def chosen_week(text: str, weeks: list[str]) -> str | None:
-    """The week that was asked for, else the newest whole one, else the newest; None without any.
-
-    ValueError for no week.
-    """
-    if not text:
-        last = _edges()[1]
-        whole = [w for w in weeks if last is not None and week_of(w, zone()).end <= last + HOUR]
-        return next(iter(whole or weeks), None)
-    week_of(text, zone())
-    return text
-
-
-def _edges() -> tuple[datetime | None, datetime | None]:
+def gauge_weeks() -> GaugeWeeks:
+    """The weeks that have gauges; two queries."""
     spans = [
         model.objects.aggregate(first=Min("hour"), last=Max("hour"))
         for model in (CacheHour, DeviceHour)
     ]
-    firsts = [one["first"] for one in spans if one["first"] is not None]
-    lasts = [one["last"] for one in spans if one["last"] is not None]
-    return min(firsts, default=None), max(lasts, default=None)
+    first = min((one["first"] for one in spans if one["first"] is not None), default=None)
+    last = max((one["last"] for one in spans if one["last"] is not None), default=None)
+    if first is None or last is None:
+        return GaugeWeeks([], None)
+    names = [week_name(last, zone())]
+    while len(names) < MOST_OFFERED and week_of(names[-1], zone()).start > first:
+        names.append(week_before(names[-1], zone()))
+    return GaugeWeeks(names, last)

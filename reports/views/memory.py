@@ -25,7 +25,7 @@ from reports.forms_data import LogForm
 from reports.memory_lines import bar_of, lines_of, remedy_words, seen_on_device, together
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import clean_name, take
-from reports.queries.gauge_weeks import chosen_week, gauge_weeks
+from reports.queries.gauge_weeks import gauge_weeks
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
@@ -43,13 +43,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     """The memory table of a week: the fleet line by line, then each workload, engine or GPU."""
     weeks = gauge_weeks()
     try:
-        week = chosen_week(typed(request.GET, "week"), weeks)
+        week = weeks.chosen(typed(request.GET, "week"))
     except ValueError as error:
         raise Http404(str(error)) from None
     by = typed(request.GET, "by", "workload")
     if by not in dict(VIEWS):
         raise Http404("The table is by workload, engine or gpu.")
-    context: dict[str, Any] = {"weeks": weeks, "week": week, "by": by, "views": VIEWS}
+    context: dict[str, Any] = {"weeks": weeks.names, "week": week, "by": by, "views": VIEWS}
     context |= {"label": dict(VIEWS)[by], "starts": _starts(), "zone": zone().key}
     if week is not None:
         period = week_of(week, zone())

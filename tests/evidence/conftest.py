@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,12 @@ class Sealed:
     def pack(self) -> bytes:
         printed = print_report(self.stand, size="A4", by="Ben", at=NOW, sign=False)
         return pack(self.stand, printed=printed.unsigned).content
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of a pack."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def later_invoice(folder: Path, billed: str) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import re
-import zipfile
 from decimal import Decimal
 from fractions import Fraction
 from html import unescape
@@ -22,7 +21,7 @@ from django.urls import reverse
 from reports.evidence import verify
 from reports.queries.standing import report_of, standing
 from reports.roles import ensure_groups
-from tests.evidence.conftest import Sealed, seal_week
+from tests.evidence.conftest import Sealed, seal_week, unpacked
 from tests.ledger import currencies
 from tests.reports.test_closing import WEEK, command
 
@@ -41,11 +40,6 @@ def three(tmp_path: Path, settings: Any) -> Sealed:
     return Sealed(standing(report), tmp_path)
 
 
-def files_of(content: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def table(files: dict[str, bytes], name: str) -> list[dict[str, str]]:
     text = files[f"ledgers/{name}.csv"].decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
@@ -56,7 +50,7 @@ def recomputed(files: dict[str, bytes]) -> verify.Checks:
 
 
 def test_the_pack_holds_the_rates_and_computes_every_amount_again(three: Sealed) -> None:
-    files = files_of(three.pack())
+    files = unpacked(three.pack())
     assert recomputed(files).wrong == []
     evidence = (three.stand.seal or {})["evidence"]
     assert evidence["figures_unequal_count"] == 0
@@ -93,7 +87,7 @@ def _written(three: Sealed) -> Path:
 def test_a_changed_rate_or_amount_is_found(
     three: Sealed, name: str, old: bytes, new: bytes, what: str
 ) -> None:
-    files = files_of(three.pack())
+    files = unpacked(three.pack())
     assert old in files[name]
     files[name] = files[name].replace(old, new)
     wrong = [line[0] for line in recomputed(files).wrong]
@@ -162,7 +156,7 @@ def test_each_document_stands_with_its_sums_as_it_writes_them(three: Sealed) -> 
         currency: [Decimal(sums[name]) for name in ("charges", "billed", "effective")]
         for currency, sums in totals["by_currency"].items()
     }
-    files = files_of(three.pack())
+    files = unpacked(three.pack())
     document = next(one for one in totals["documents"] if one["sums"])
     (currency, sums) = next(iter(document["sums"].items()))
     sums["billed"] = str(Decimal(sums["billed"]) + 1)

@@ -22,7 +22,7 @@ import pytest
 from reports.evidence import dictionary, verify
 from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
-from tests.evidence.conftest import Sealed
+from tests.evidence.conftest import Sealed, unpacked
 from tests.evidence.flips import (
     columns_not_found,
     figures_not_found,
@@ -74,11 +74,6 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
 """Columns that lead to a document, or name things, and that no figure is made of."""
 
 
-def unpacked(sealed: Sealed) -> dict[str, bytes]:
-    with zipfile.ZipFile(BytesIO(sealed.pack())) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def told(statement: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """The places of all figures."""
     every = [place for place, _ in leaves(statement)]
@@ -86,7 +81,7 @@ def told(statement: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def test_every_figure_of_a_statement_is_computed_again(sealed: Sealed) -> None:
-    files, statement = unpacked(sealed), sealed.stand.statement
+    files, statement = unpacked(sealed.pack()), sealed.stand.statement
     places = told(statement)
     assert len(places) > 500 and not is_found(files, statement)
     missed = {kind(place) for place in figures_not_found(files, statement, places)}
@@ -94,7 +89,7 @@ def test_every_figure_of_a_statement_is_computed_again(sealed: Sealed) -> None:
 
 
 def test_every_column_of_a_pack_is_found_or_is_evidence_alone(sealed: Sealed) -> None:
-    files, statement = unpacked(sealed), sealed.stand.statement
+    files, statement = unpacked(sealed.pack()), sealed.stand.statement
     tables = ("rules", "workloads", "objectives", "latency_buckets", "training_budget",
               "invoice_lines", "documents_read")  # fmt: skip
     assert columns_not_found(
@@ -123,7 +118,7 @@ cluster = test_nodes.cluster
 
 
 def test_the_sums_tell_a_changed_row_of_every_table(sealed: Sealed) -> None:
-    files, drawn = unpacked(sealed), random.Random(SEED)
+    files, drawn = unpacked(sealed.pack()), random.Random(SEED)
     tables = [name for name, content in files.items()
               if name.endswith(".csv") and content.count(b"\n") > 1]  # fmt: skip
     assert len(tables) > 15
@@ -167,4 +162,4 @@ def test_the_docs_name_every_column_that_is_evidence_alone() -> None:
 def test_the_statement_is_json_of_plain_values(sealed: Sealed) -> None:
     """What `leaves` walks is all of it: the bytes hold nothing else."""
     statement = sealed.stand.statement
-    assert json.loads(unpacked(sealed)["statement.json"]) == statement
+    assert json.loads(unpacked(sealed.pack())["statement.json"]) == statement

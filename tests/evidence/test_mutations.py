@@ -29,7 +29,7 @@ from reports.evidence.checking import check_file
 from reports.evidence.printed import print_report
 from reports.evidence.sealed import zip_bytes
 from reports.queries.verifying import verify_seals
-from tests.evidence.conftest import Sealed
+from tests.evidence.conftest import Sealed, unpacked
 from tests.reports.helpers import NOW
 from tests.reports.test_closing import WEEK, command
 
@@ -75,8 +75,7 @@ def test_every_flipped_bit_of_a_pack_is_found(sealed: Sealed, tmp_path: Path) ->
 
 def test_a_pack_written_anew_around_a_changed_row_is_found(sealed: Sealed, tmp_path: Path) -> None:
     """Sums made again, the zip made again: the digests in the seal still tell."""
-    with zipfile.ZipFile(io.BytesIO(sealed.pack())) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files = unpacked(sealed.pack())
     drawn, path = random.Random(SEED), tmp_path / "pack.zip"
     names = [n for n in files if n != "SHA256SUMS" and files[n].count(b"\n") != 1]
     for name in names:
@@ -97,8 +96,7 @@ def test_a_pack_written_anew_around_a_changed_row_is_found(sealed: Sealed, tmp_p
 
 def test_every_changed_figure_is_unequal_when_computed_again(sealed: Sealed) -> None:
     """Digests apart: the second computation alone finds a figure that the rows do not give."""
-    with zipfile.ZipFile(io.BytesIO(sealed.pack())) as archive:
-        pack = verify.Pack({name: archive.read(name) for name in archive.namelist()})
+    pack = verify.Pack(unpacked(sealed.pack()))
     statement = sealed.stand.statement
     assert verify.recompute(pack, statement).wrong == []
     parts = (

@@ -24,17 +24,14 @@ from django.core.management import CommandError
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
 from reports.evidence import verify
+from reports.evidence.pack import pack
+from reports.evidence.sealed import sealed_files
 from reports.models import Report, Seal
 from reports.queries.standing import report_of, standing
-from tests.evidence.conftest import Sealed, later_invoice, next_week, seal_week
+from tests.evidence.conftest import Sealed, later_invoice, next_week, seal_week, unpacked
 from tests.reports.test_closing import WEEK, command
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
-
-
-def unpacked(content: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def rows(content: bytes) -> list[dict[str, str]]:
@@ -139,6 +136,33 @@ def test_an_outsider_recomputes_the_headline_with_the_readme_alone(sealed: Seale
     price = Decimal(re.findall(r"cost ÷ tokens × 1,000,000 \| ([\d.]+)", text)[0])
     assert price == Decimal(figures["cost_per_million_tokens"])
     assert f"{cost * 1_000_000 / tokens:.9f}" == f"{price:.9f}"
+
+
+def test_the_steps_by_hand_are_kept_with_the_rows(
+    sealed: Sealed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of another version's shape: its packs tell the steps sealed then, or that none were."""
+    files = unpacked(sealed.pack())
+    steps = files["recipe.md"].decode()
+    assert steps.startswith("\n### llama, 2026-11-") and steps in files["README.md"].decode()
+    assert "recipe.md" in (sealed.stand.seal or {})["evidence"]["files"]
+    monkeypatch.setattr("reports.evidence.pack.sealed_files", lambda _: other_shape(sealed))
+    text = unpacked(pack(sealed.stand, printed=None).content)["README.md"].decode()
+    assert steps in text
+    monkeypatch.setattr(
+        "reports.evidence.pack.sealed_files", lambda _: other_shape(sealed, "recipe.md")
+    )
+    text = unpacked(pack(sealed.stand, printed=None).content)["README.md"].decode()
+    assert "kept no steps" in text and "### llama" not in text
+
+
+def other_shape(sealed: Sealed, *left_out: str) -> dict[str, bytes]:
+    """The sealed files as a version that called some columns and tables otherwise had them."""
+    files = sealed_files(sealed.stand.seal or {})
+    files["ledgers/token_hours.csv"] = files["ledgers/token_hours.csv"].replace(b"tokens", b"count")
+    files["ledgers/charges.csv"] = files["ledgers/charges.csv"].replace(b"idle_share,", b"idle,")
+    return {name: content for name, content in files.items()
+            if name not in ("ledgers/gpu_hours.csv", "ledgers/series.csv", *left_out)}  # fmt: skip
 
 
 def test_parquet_tells_the_rows_of_the_csv(sealed: Sealed, tmp_path: Path) -> None:

@@ -91,6 +91,14 @@ def test_the_map_of_hours_asks_as_much_for_many_sources(admin: Client) -> None:
     assert counts == [4, 4]
 
 
+def test_the_memory_page_looks_for_the_edges_of_its_gauges_once(admin: Client) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        assert admin.get(reverse("memory")).status_code == 200
+    edges = [one["sql"] for one in asked if "MIN(" in one["sql"] and "MAX(" in one["sql"]]
+    assert [sum(f'FROM "ledger_{table}"' in sql for sql in edges)
+            for table in ("cachehour", "devicehour")] == [1, 1]  # fmt: skip
+
+
 def test_what_is_kept_of_a_report_is_never_another_ones(admin: Client) -> None:
     make_report("2026-W46", headline="The week before.")
     make_report("2026-W47", headline="The week itself.")
