@@ -112,7 +112,7 @@ def _stale(engines: Sequence[Engine], times: Column, values: Column) -> Column:
     for row, engine in enumerate(engines):
         asleep = _times(engine.asleep)
         if len(asleep):
-            at = np.searchsorted(asleep, times[row], side="right") - 1
+            at = asleep.searchsorted(times[row], side="right") - 1
             awake = np.asarray(engine.asleep.values, dtype=np.float64)
             stale[row] |= (at >= 0) & (awake[at] == 0)
     return stale
@@ -126,7 +126,7 @@ def _moved_before(engine: Engine, times: Column) -> Column:
     moved = np.asarray(engine.moved_ms, dtype=np.int64)
     if len(moved) == len(times) and (moved == times).all():
         return times
-    at = np.searchsorted(moved, times, side="right") - 1
+    at = moved.searchsorted(times, side="right") - 1
     return np.where(at >= 0, moved[at] if len(moved) else 0, times[0])
 
 

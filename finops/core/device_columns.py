@@ -92,7 +92,7 @@ def _near(column: _Columns, times: Column) -> tuple[Column, Column | bool]:
         return np.zeros(len(times), dtype=np.int64), False
     if len(known) == len(times) and (known == times).all():
         return values, True
-    at = np.searchsorted(known, times, side="right") - 1
+    at = known.searchsorted(times, side="right") - 1
     is_known = (at >= 0) & (times - known[at] <= NEAR_MS)
     return np.where(is_known, values[at], 0), is_known
 
@@ -159,8 +159,8 @@ def _note_tenants(found: Sequence[DeviceHourRow], series: Sequence[DeviceSeries]
     for tenant, parts in by_tenant.items():
         every.append(parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts)))
         for hour_ms, row in rows.items():
-            low, high = np.searchsorted(every[-1], [hour_ms, hour_ms + HOUR_MS])
-            if high > low:
+            low = every[-1].searchsorted(hour_ms)
+            if low < len(every[-1]) and every[-1][low] < hour_ms + HOUR_MS:
                 row.tenants.add(tenant)
     if len(every) > 1:
         instants, counts = np.unique(np.concatenate(every), return_counts=True)

@@ -43,11 +43,15 @@ _MATCHER: Final = re.compile(
 
 @dataclass(slots=True)
 class Gathered:
-    """The answers of one window: samples inside it, and whether anything may be missing."""
+    """The answers of one window: samples inside it, and whether anything may be missing.
+
+    `content` is the document of the samples, where it was made already.
+    """
 
     series: list[SeriesReadings] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    content: bytes = b""
 
     @property
     def complete(self) -> bool:

@@ -2,8 +2,9 @@
 
 Protobuf by hand, for the few fields there are: prometheus/prompb `remote.proto` and `types.proto`,
 responses of type SAMPLES. Samples of our era take 18 bytes each where the value is not zero, 9 where
-it is. Series of nothing but one of the two are read together, those of equal length as the rows of
-one matrix; runs of them in other series one run at a time; all else field by field.
+it is (`remote_rows`). Series of nothing but such samples are read together, those of equally many
+of one length as the rows of one matrix; runs of them in other series one run at a time; all else
+field by field.
 """
 
 from __future__ import annotations
@@ -13,58 +14,39 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from finops.sources.records import Refused, SeriesReadings
+from finops.sources.remote_rows import (
+    STALE_BITS,
+    USUAL_BYTES,
+    USUAL_HEAD,
+    ZERO_BYTES,
+    ZERO_HEAD,
+    Column,
+    Words,
+    mixed_rows,
+    numbers_of,
+    rows_of,
+)
 from finops.sources.samples import in_order
 
 MATCHES: Final = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
-STALE_BITS: Final = 0x7FF0000000000002
-"""The NaN by which Prometheus marks that a series has ended: no reading of anything."""
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LABEL_FIELD, _SAMPLE_FIELD, _HISTOGRAM_FIELD = 1, 2, 4
-_USUAL_BYTES: Final = 18
-_USUAL_HEAD: Final = b"\x12\x10\x09"  # field 2, 16 bytes long; in it field 1, a double
-_USUAL: Final = np.dtype(
-    {
-        "names": ["head", "bits", "time"],
-        "formats": ["<u4", "<i8", "<u8"],
-        "offsets": [0, 3, 10],  # the time with the double's last byte before it
-        "itemsize": _USUAL_BYTES,
-    }
-)
-_HEAD_MASK: Final = np.uint32(0xFFFFFF)
-_HEAD_SIGN: Final = np.uint32(int.from_bytes(_USUAL_HEAD, "little"))
-_ZERO_BYTES: Final = 9
-_ZERO_HEAD: Final = b"\x12\x07\x10"  # field 2, 7 bytes long; in it field 2, a number
-_ZERO: Final = np.dtype(
-    {
-        "names": ["head", "time"],
-        "formats": ["<u2", "<u8"],
-        "offsets": [0, 1],  # the time with the length before it
-        "itemsize": _ZERO_BYTES,
-    }
-)
-_ZERO_SIGN: Final = np.uint16(int.from_bytes(_ZERO_HEAD[:2], "little"))
 _SAMPLES_AT_ONCE: Final = 1 << 18
-_TIME_MASK: Final = np.uint64(0x80_80_80_80_80_80_FF)
-_TIME_SIGN: Final = np.uint64(0x00_80_80_80_80_80_10)  # field 2, a number of six bytes
-_BYTE: Final = np.uint64(8)
-_SEVEN: Final = np.uint64(0x7F)
+_REMEMBERED_BYTES: Final = 4096
 _DOUBLE: Final = struct.Struct("<d")
 
 Matcher = tuple[str, str, str]
 """Label, sign (`=`, `!=`, `=~`, `!~`) and value."""
 _Name = tuple[str, tuple[tuple[str, str], ...]]
-_Words = np.ndarray[Any, np.dtype[np.uint64]]
-Column = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Run(NamedTuple):
-    """A series that seems to be labels and samples of one length: its place among the series of
+    """A series that seems to be labels and then samples: its place among the series of
     the answer, its name, and where it, its samples and their end stand."""
 
     place: int
@@ -121,55 +103,78 @@ class Answers:
         """Takes the series of an uncompressed answer, each column in order of time; ends of series
         left out. Refused when the bytes are not such an answer."""
         found: list[SeriesReadings | None] = []
-        alike: dict[tuple[int, int], list[_Run]] = {}
+        alike: dict[int, list[_Run]] = {}
+        mixed: list[_Run] = []
         try:
             for number, result in _fields(body, 0, len(body)):
                 if number == 1:
                     for one, (at, end) in _fields(body, *result):
                         if one == 1:
-                            size, run = _run_of(body, at, end, len(found))
+                            run = _run_of(body, at, end, len(found))
                             if run is not None:
-                                alike.setdefault((size, end - run.head), []).append(run)
+                                alike.setdefault(end - run.head, []).append(run)
                             found.append(None if run else self._taken(body, at, end))
-            for (size, length), runs in alike.items():
-                most = max(1, _SAMPLES_AT_ONCE * size // length)
-                for start in range(0, len(runs), most):
-                    self._take_together(body, size, runs[start : start + most], found)
+            for length, runs in alike.items():
+                for some in _in_pieces(runs, length):
+                    mixed += self._take_alike(body, some, found)
+            for some in _in_pieces(mixed, max((run.end - run.head for run in mixed), default=1)):
+                self._take_mixed(body, some, found)
         except (IndexError, UnicodeDecodeError, struct.error):
             raise Refused("remote read: the answer ends too early or is damaged") from None
         self.series += [one for one in found if one is not None]
 
-    def _take_together(
-        self, body: bytes, size: int, runs: Sequence[_Run], found: list[SeriesReadings | None]
-    ) -> None:
-        """Puts series of equal length in their places, as the rows of one matrix; a row with
-        anything unusual in it is taken by itself."""
-        flat = b"".join([body[run.head : run.end] for run in runs])
-        fine, time, bits = _rows(flat, size)
-        shape = (len(runs), len(time) // len(runs))
+    def _take_alike(
+        self, body: bytes, runs: Sequence[_Run], found: list[SeriesReadings | None]
+    ) -> list[_Run]:
+        """Puts series of equal length in their places, as the rows of one matrix; gives those that
+        are not of samples of one length."""
+        first = _size_at(body, runs[0].head)
+        alike = [run for run in runs if _size_at(body, run.head) == first]
+        left = [run for run in runs if _size_at(body, run.head) != first]
+        if (runs[0].end - runs[0].head) % first:
+            return list(runs)
+        fine, time, bits = rows_of(b"".join([body[run.head : run.end] for run in alike]), first)
+        shape = (len(alike), len(time) // len(alike))
         usual = fine.reshape(shape).all(axis=1)
         usual &= (bits.reshape(shape) != STALE_BITS).all(axis=1)
-        width = 8 * shape[1]
-        raw_times, raw_bits = time.tobytes(), bits.tobytes()
-        for index, (run, is_usual) in enumerate(zip(runs, usual.tolist(), strict=True)):
-            row = slice(index * width, (index + 1) * width)
+        raw_times, raw_bits, width = time.tobytes(), bits.tobytes(), 8 * shape[1]
+        for index, (run, is_usual) in enumerate(zip(alike, usual.tolist(), strict=True)):
             if is_usual:
-                times, is_in_order = self._known_times(raw_times[row])
-                values = array("d", raw_bits[row])
-                columns = (times, values) if is_in_order else in_order(times, values)
-                found[run.place] = SeriesReadings(*run.name, *columns)
+                row = slice(index * width, (index + 1) * width)
+                found[run.place] = self._told(run, raw_times[row], raw_bits[row])
             else:
-                found[run.place] = self._taken(body, run.start, run.end)
+                left.append(run)
+        return left
+
+    def _take_mixed(
+        self, body: bytes, runs: Sequence[_Run], found: list[SeriesReadings | None]
+    ) -> None:
+        """Puts series of samples of both lengths in their places; one with anything unusual in it
+        is taken by itself."""
+        rows = mixed_rows([body[run.head : run.end] for run in runs])
+        raw_times, raw_bits = rows.time.tobytes(), rows.bits.tobytes()
+        ends = (8 * rows.counts.cumsum()).tolist()
+        starts = [0, *ends[:-1]]
+        for run, is_fine, start, end in zip(runs, rows.fine.tolist(), starts, ends, strict=True):
+            found[run.place] = (
+                self._told(run, raw_times[start:end], raw_bits[start:end])
+                if is_fine
+                else self._taken(body, run.start, run.end)
+            )
+
+    def _told(self, run: _Run, raw_times: bytes, raw_bits: bytes) -> SeriesReadings:
+        """A series of the samples with these times, as they are written, and values."""
+        times, is_in_order = self._known_times(raw_times)
+        values = array("d", raw_bits)
+        columns = (times, values) if is_in_order else in_order(times, values)
+        return SeriesReadings(*run.name, *columns)
 
     def _taken(self, body: bytes, at: int, end: int) -> SeriesReadings | None:
         """One series, run by run and field by field; None where no reading is in it."""
         labels: list[tuple[str, str]] = []
         pieces: list[tuple[array[int], Column]] = []
         has_histograms = False
-        head = body.find(_USUAL_HEAD, at, end)
-        named = _named(body[at:head]) if head > at else None
-        if named is not None:
-            at = head
+        at, named = _head_of(body, at, end)
         while at < end:
             if size := _size_at(body, at):
                 time, bits = _run(body, at, end, size)
@@ -196,7 +201,7 @@ class Answers:
         """The times that are written as these words, and whether they rise."""
         found = self._times.get(raw)
         if found is None:
-            numbers = _numbers(np.frombuffer(raw, np.uint64))
+            numbers = numbers_of(np.frombuffer(raw, np.uint64))
             times = array("q", numbers.tobytes())
             found = self._times[raw] = (times, bool((numbers[1:] > numbers[:-1]).all()))
         return found
@@ -218,10 +223,20 @@ class Answers:
         return in_order(times, array("d", bits.tobytes()))
 
 
-@lru_cache(maxsize=1 << 15)
 def _named(raw: bytes) -> _Name | None:
-    """Metric and labels of the fields before a series' first sample, the same in every answer; None
-    where there are other fields than labels."""
+    """Metric and labels of the fields before a series' first sample; None where there are other
+    fields than labels. Only what can be labels is remembered."""
+    if len(raw) > _REMEMBERED_BYTES or raw[0] != _LABEL_FIELD << 3 | _BYTES:
+        return _told_by(raw)
+    return _remembered(raw)
+
+
+@lru_cache(maxsize=1 << 15)
+def _remembered(raw: bytes) -> _Name | None:
+    return _told_by(raw)
+
+
+def _told_by(raw: bytes) -> _Name | None:
     found: list[tuple[str, str]] = []
     at = 0
     try:
@@ -246,50 +261,48 @@ def _apart(labels: Sequence[tuple[str, str]]) -> _Name:
     return dict(labels).get("__name__", ""), others
 
 
+def _in_pieces(runs: Sequence[_Run], length: int) -> Iterator[Sequence[_Run]]:
+    """Series of at most so many bytes each, not too many samples at a time."""
+    most = max(1, _SAMPLES_AT_ONCE * ZERO_BYTES // length)
+    for start in range(0, len(runs), most):
+        yield runs[start : start + most]
+
+
 def _size_at(body: bytes, at: int) -> int:
     """The length of a sample here that may begin a run; 0 where none does."""
-    if body.startswith(_USUAL_HEAD, at):
-        return _USUAL_BYTES
-    return _ZERO_BYTES if body.startswith(_ZERO_HEAD, at) else 0
+    if body.startswith(USUAL_HEAD, at):
+        return USUAL_BYTES
+    return ZERO_BYTES if body.startswith(ZERO_HEAD, at) else 0
 
 
-def _run_of(body: bytes, at: int, end: int, place: int) -> tuple[int, _Run | None]:
-    """The length of a series' samples, and the series itself where it seems to be labels and then
-    samples of that length and nothing else."""
-    for head_bytes, size in ((_USUAL_HEAD, _USUAL_BYTES), (_ZERO_HEAD, _ZERO_BYTES)):
-        head = body.find(head_bytes, at, end)
-        if head > at and (end - head) % size == 0 and (named := _named(body[at:head])) is not None:
-            return size, _Run(place, named, at, head, end)
-    return 0, None
+def _run_of(body: bytes, at: int, end: int, place: int) -> _Run | None:
+    """The series where it seems to be labels and then samples and nothing else."""
+    head, named = _head_of(body, at, end)
+    if named is None or (end - head) % ZERO_BYTES:
+        return None
+    return _Run(place, named, at, head, end)
 
 
-def _run(body: bytes, at: int, end: int, size: int) -> tuple[_Words, Column]:
+def _head_of(body: bytes, at: int, end: int) -> tuple[int, _Name | None]:
+    """Where a series' samples begin, and the name before them; None where that is not labels alone.
+
+    The name is looked up by the bytes before the first sample, whatever its length: they are the
+    same in every answer. A label may hold the bytes with which a sample begins.
+    """
+    usual = body.find(USUAL_HEAD, at, end)
+    zero = body.find(ZERO_HEAD, at, end if usual < 0 else usual)
+    for head in (zero, usual):
+        if head > at and (named := _named(body[at:head])) is not None:
+            return head, named
+    return at, None
+
+
+def _run(body: bytes, at: int, end: int, size: int) -> tuple[Words, Column]:
     """The samples of one length that stand here one after the other: their times as they are
     written, and the bit patterns of their values."""
-    fine, time, bits = _rows(memoryview(body)[at : at + (end - at) // size * size], size)
+    fine, time, bits = rows_of(memoryview(body)[at : at + (end - at) // size * size], size)
     count = len(fine) if fine.all() else int(fine.argmin())
     return time[:count], bits[:count]
-
-
-def _rows(
-    samples: bytes | memoryview, size: int
-) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], _Words, Column]:
-    """Of samples of one length: whether each is one, its time as it is written, its value's bits."""
-    rows = np.frombuffer(samples, _USUAL if size == _USUAL_BYTES else _ZERO)
-    time = rows["time"] >> _BYTE
-    fine = (time & _TIME_MASK) == _TIME_SIGN
-    if size == _USUAL_BYTES:
-        fine &= (rows["head"] & _HEAD_MASK) == _HEAD_SIGN
-        return fine, time, rows["bits"].copy()
-    return fine & (rows["head"] == _ZERO_SIGN), time, np.zeros(len(rows), np.int64)
-
-
-def _numbers(time: _Words) -> Column:
-    """Numbers of six groups of seven bits, each in a byte, after the byte of their field."""
-    found = (time >> _BYTE) & _SEVEN
-    for place in range(1, 6):
-        found |= ((time >> np.uint64(8 * (place + 1))) & _SEVEN) << np.uint64(7 * place)
-    return found.astype(np.int64)
 
 
 def _sample(body: bytes, at: int, end: int) -> tuple[array[int], Column]:

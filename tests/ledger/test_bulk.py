@@ -18,7 +18,9 @@ from finops.ledger.models import (
     Target,
     TokenHour,
 )
+from finops.ledger.operations import copying as beside
 from finops.ledger.operations.bulk import copy_lines, copy_new_lines, copy_rows, text_field
+from finops.ledger.operations.copying import Copying
 from finops.ledger.which import atomic
 
 HOUR = datetime(2026, 11, 16, 7, tzinfo=UTC)
@@ -118,3 +120,38 @@ def test_no_rows_are_no_work() -> None:
     copy_lines(TokenHour, LINE, [])
     copy_new_lines(TokenHour, LINE, [])
     assert not Document.objects.exists()
+
+
+def test_rows_come_beside_the_work_and_stand_there_for_whoever_asks(series: Series) -> None:
+    lines = [_line(series, revision, 2**60, "tab\t ü") for revision in range(1, 1200)]
+    with atomic(), Copying():
+        for start in range(0, len(lines), 100):
+            beside.copy_lines(TokenHour, LINE, lines[start : start + 100])
+            assert TokenHour.objects.count() == min(start + 100, len(lines))
+        beside.copy_lines(TokenHour, LINE, [_line(series, 1200, 7)])
+    assert TokenHour.objects.count() == 1200
+
+
+def test_rows_that_stand_there_already_are_left_alone_beside_the_work_too(series: Series) -> None:
+    copy_rows([_hour(series, 2)])
+    with atomic(), Copying():
+        beside.copy_new_lines(TokenHour, LINE, [_line(series, n, 70 + n) for n in (1, 2, 3)])
+        beside.copy_new_lines(TokenHour, LINE, [_line(series, 4, 74)])
+        beside.copy_new_lines(TokenHour, LINE, [])
+    kept = TokenHour.objects.order_by("revision").values_list("revision", "tokens")
+    assert list(kept) == [(1, 71), (2, 5), (3, 73), (4, 74)]
+
+
+def test_a_constraint_broken_beside_the_work_gives_the_transaction_up(series: Series) -> None:
+    with pytest.raises(IntegrityError, match="token_hour_not_negative"), atomic(), Copying():
+        copy_rows([_hour(series, 1)])
+        beside.copy_lines(TokenHour, LINE, [_line(series, 2, -1)])
+    assert not TokenHour.objects.exists()
+
+
+def test_what_fails_in_the_work_is_said_and_not_what_it_broke_beside(series: Series) -> None:
+    with pytest.raises(ZeroDivisionError), atomic(), Copying():
+        beside.copy_lines(TokenHour, LINE, [_line(series, 2, -1)])
+        raise ZeroDivisionError
+    beside.copy_lines(TokenHour, LINE, [_line(series, 1, 3)])
+    assert TokenHour.objects.get().tokens == 3

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finops.sources.records import Refused, SeriesReadings
-from finops.sources.remote_read import STALE_BITS, Answers, request
+from finops.sources.remote_read import STALE_BITS, Answers, _remembered, request
 
 NOW_MS = 1_795_910_400_000
 
@@ -125,6 +125,33 @@ def test_an_idle_counter_is_read_as_zeros() -> None:
     busy = [(at, value + (n > 99)) for n, (at, value) in enumerate(idle)]
     found = read(answered(series({"__name__": "a"}, idle), series({"__name__": "b"}, busy))).series
     assert [list(zip(one.times_ms, one.values, strict=True)) for one in found] == [idle, busy]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 10**9))
+def test_gauges_that_fall_to_zero_now_and_then_come_back_as_they_are(seed: int) -> None:
+    rng = random.Random(seed)
+    # The last bytes of these doubles look like the beginning of a sample of another length.
+    alike = [struct.unpack("<d", bytes(rng.randrange(1, 256) for _ in range(6)) + end)[0]
+             for end in (b"\x12\x07", b"\x12\x10")]  # fmt: skip
+    kinds = [0.0, 0.0, 1.5, float(rng.randrange(1, 1 << 53)), *(alike if seed % 2 else ())]
+    whole = {}
+    for number in range(9):
+        count = rng.choice([1, 2, 3, 3, 40])
+        whole[f"m{number}"] = [(NOW_MS + 15_000 * n, rng.choice(kinds)) for n in range(count)]
+    found = read(answered(*(series({"__name__": name}, told) for name, told in whole.items())))
+    assert [one.metric for one in found.series] == list(whole)
+    for one, samples in zip(found.series, whole.values(), strict=True):
+        assert list(one.times_ms) == [at for at, _ in samples]
+        assert bits_of(list(one.values)) == bits_of([value for _, value in samples])
+
+
+def test_names_are_remembered_without_the_samples_behind_them() -> None:
+    at = _remembered.cache_info().currsize
+    for hour in range(50):
+        idle = [(NOW_MS + 3_600_000 * hour + 15_000 * n, float(n > 3)) for n in range(6)]
+        read(answered(series({"__name__": "begins at zero"}, idle)))
+    assert _remembered.cache_info().currsize <= at + 1
 
 
 def test_ends_of_series_are_no_readings() -> None:

@@ -13,18 +13,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 from django.db import connections
 
 from finops.core.counter import DAY_MS
 from finops.core.held_pieces import Usual
-from finops.core.period import HOUR_MS, instant_of
+from finops.core.period import HOUR_MS
 from finops.core.steps import lower_median_of
 from finops.ledger.models import Series
 from finops.ledger.which import ledger_name
 
+from .bulk_text import instants, numbers
 from .cache import GAUGES as CACHE_GAUGES
 from .devices import PROCESS, device_of
 from .devices import ROLES as DEVICE_ROLES
@@ -51,7 +51,7 @@ WHERE EXISTS (
 """
 _COUNTS = """
 SELECT target_id, count(*) FROM ledger_series
-WHERE target_id = ANY(%s) AND role = ANY(%s) GROUP BY target_id
+WHERE target_id = ANY(%s::bigint[]) AND role = ANY(%s) GROUP BY target_id
 """
 
 
@@ -107,7 +107,7 @@ class Held:
         if first is None:
             return None
         times, values = self.pieces[first]
-        low = int(np.searchsorted(times, from_ms))
+        low = int(times.searchsorted(from_ms))
         if and_before and low:
             low -= 1
         elif and_before and first:
@@ -138,7 +138,7 @@ def _late(piece: Columns, from_ms: int) -> Columns:
     times, values = piece
     if times[0] >= from_ms - KEPT_MS:
         return piece
-    low = max(0, int(np.searchsorted(times, from_ms)) - 1)
+    low = max(0, int(times.searchsorted(from_ms)) - 1)
     return times[low:].copy(), values[low:].copy()
 
 
@@ -248,7 +248,7 @@ class AtHand:
     def _look_up(self, keys: Sequence[int]) -> None:
         """The series of targets, read anew where there are others than before."""
         with connections[ledger_name()].cursor() as cursor:
-            cursor.execute(_COUNTS, [list(keys), sorted(READ)])
+            cursor.execute(_COUNTS, [numbers(keys), sorted(READ)])
             counts = dict(cursor.fetchall())
         unknown = [key for key in counts
                    if key not in self._targets or len(self._targets[key].series) != counts[key]]  # fmt: skip
@@ -266,11 +266,9 @@ class AtHand:
 
     def _others(self, wanted: Mapping[int, int]) -> set[int]:
         """The series of which the ledger holds blocks of other documents in the hours needed."""
-        # As texts: the driver takes long over lists of so many.
-        keys = "{" + ",".join(map(str, wanted)) + "}"
-        hours = "{" + ",".join(_quoted(hour_ms) for hour_ms in wanted.values()) + "}"
         with connections[ledger_name()].cursor() as cursor:
-            cursor.execute(_OTHERS, [keys, hours, list(self._documents)])
+            hours = instants(wanted.values())
+            cursor.execute(_OTHERS, [numbers(wanted), hours, list(self._documents)])
             return {key for (key,) in cursor.fetchall()}
 
     def _since(self, target: Target, from_ms: int) -> int | None:
@@ -293,11 +291,6 @@ class AtHand:
         if is_new or not all(_held_its_hour(one, new_ms) for one in timed):
             return new_ms - HOUR_MS
         return new_ms
-
-
-@lru_cache(maxsize=256)
-def _quoted(hour_ms: int) -> str:
-    return f'"{instant_of(max(0, hour_ms)).isoformat()}"'
 
 
 def _held_its_hour(held: Held, new_ms: int) -> bool:

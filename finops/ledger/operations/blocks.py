@@ -12,7 +12,8 @@ from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import ReadingBlock
 from finops.sources.samples import pack_all
 
-from .bulk import Line, copy_new_lines, text_field
+from .bulk import Line, text_field
+from .copying import copy_new_lines
 from .naming import Known
 
 BATCH = 4000
@@ -64,17 +65,24 @@ class Blocks:
     parts: dict[tuple[int, str, int], int] = field(default_factory=dict)
     waiting: list[_Waiting] = field(default_factory=list)
     _cuts: dict[bytes, Cuts] = field(default_factory=dict)
+    _known: dict[int, tuple[array[int], Cuts]] = field(default_factory=dict)  # by identity
 
     def add(self, series: Known, replica: str, times_ms: array[int], values: array[float]) -> Cuts:
         """Takes readings in time order, and gives the hours they were cut at."""
+        known = self._known.get(id(times_ms))
+        if known is None:
+            known = self._known[id(times_ms)] = times_ms, self._cuts_of(times_ms)
+        pk, cuts = series.pk, known[1]
+        self.waiting += [_Waiting(pk, replica, cut, cut.of(values)) for cut in cuts]
+        if len(self.waiting) >= BATCH:
+            self.flush()
+        return cuts
+
+    def _cuts_of(self, times_ms: array[int]) -> Cuts:
         raw = times_ms.tobytes()
         cuts = self._cuts.get(raw)
         if cuts is None:
             cuts = self._cuts[raw] = tuple(_cuts(times_ms))
-        pk = series.pk
-        self.waiting += [_Waiting(pk, replica, cut, cut.of(values)) for cut in cuts]
-        if len(self.waiting) >= BATCH:
-            self.flush()
         return cuts
 
     def flush(self) -> None:

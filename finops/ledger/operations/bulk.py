@@ -24,7 +24,9 @@ def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[
     As `copy_rows`, for very many rows: no object is made of any.
     """
     if lines:
-        _send(model._meta.db_table, names, lines)
+        connection = connections[ledger_name()]
+        with connection.wrap_database_errors, connection.cursor() as cursor:
+            feed(cursor, model._meta.db_table, names, lines)
 
 
 def copy_new_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
@@ -36,18 +38,16 @@ def copy_new_lines(model: type[models.Model], names: Sequence[str], lines: Seque
         with transaction.atomic(using=ledger_name()):
             copy_lines(model, names, lines)
     except IntegrityError:
-        _through_table(model, lambda table: _send(table, names, lines))
+        connection = connections[ledger_name()]
+        with connection.wrap_database_errors, connection.cursor() as cursor:
+            fill_through_table(cursor, model, lambda table: feed(cursor, table, names, lines))
 
 
-def _send(table: str, names: Sequence[str], lines: Sequence[Line]) -> None:
+def feed(cursor: Any, table: str, names: Sequence[str], lines: Sequence[Line]) -> None:
+    """Inserts lines by a cursor of Django's or of the driver's own."""
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), columns)
-    connection = connections[ledger_name()]
-    with (
-        connection.wrap_database_errors,
-        connection.cursor() as cursor,
-        cursor.copy(statement) as copy,
-    ):
+    with cursor.copy(statement) as copy:
         for start in range(0, len(lines), 500):
             copy.write(b"".join(lines[start : start + 500]))
 
@@ -62,7 +62,7 @@ def copy_rows(rows: Sequence[models.Model]) -> None:
         _copy(rows, type(rows[0])._meta.db_table)
 
 
-def _through_table(model: type[models.Model], fill: Callable[[str], None]) -> None:
+def fill_through_table(cursor: Any, model: type[models.Model], fill: Callable[[str], None]) -> None:
     """Fills a temporary table, then takes from it the rows that are not there yet."""
     table = model._meta.db_table
     columns = sql.SQL(", ").join(map(sql.Identifier, _columns(model)))
@@ -71,15 +71,14 @@ def _through_table(model: type[models.Model], fill: Callable[[str], None]) -> No
         "table": sql.Identifier(table),
         "incoming": sql.Identifier(_INCOMING),
     }
-    with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(
-            sql.SQL("CREATE TEMP TABLE {incoming} AS SELECT {columns} FROM {table} WITH NO DATA").format(**names)
-        )  # fmt: skip
-        fill(_INCOMING)
-        cursor.execute(
-            sql.SQL("INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} ON CONFLICT DO NOTHING").format(**names)
-        )  # fmt: skip
-        cursor.execute(sql.SQL("DROP TABLE {incoming}").format(**names))
+    cursor.execute(
+        sql.SQL("CREATE TEMP TABLE {incoming} AS SELECT {columns} FROM {table} WITH NO DATA").format(**names)
+    )  # fmt: skip
+    fill(_INCOMING)
+    cursor.execute(
+        sql.SQL("INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} ON CONFLICT DO NOTHING").format(**names)
+    )  # fmt: skip
+    cursor.execute(sql.SQL("DROP TABLE {incoming}").format(**names))
 
 
 def _copy(rows: Sequence[models.Model], table: str) -> None:

@@ -12,7 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -152,7 +152,16 @@ class _Reader:
         return found
 
     def _ask(self, window: Period) -> Future[Gathered]:
-        return self._thread.submit(_gather, self.source, window, self.door)
+        return self._thread.submit(_encoded, self.source, window, self.door)
+
+
+def _encoded(source: Source, window: Period, door: Door) -> Gathered:
+    """The window's samples, and their document: made while the window before is posted."""
+    found = _gather(source, window, door)
+    if found.complete:
+        with suppress(ValueError):  # said when the window is posted
+            found.content = encode(found.series)
+    return found
 
 
 def windows_of(
@@ -326,10 +335,10 @@ def _post(
     name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
     name += "" if share.is_whole else f" {share}"
     try:
-        content = encode(gathered.series)
+        content = gathered.content or encode(gathered.series)
     except ValueError as error:
         raise FetchFailed(f"{name}: {error}") from None
-    kept = keep_bytes(content, name, source.url)
+    kept, gathered.content = keep_bytes(content, name, source.url), b""
     with atomic():
         take_turn(source, share)
         if is_posted(source, window, share, kept.sha256):
@@ -377,7 +386,7 @@ def _add(result: Collected, window: Window) -> None:
         return
     result.hours |= hours
     result.incomplete_hours -= hours
-    result.series |= {(one.metric, one.labels) for one in window.gathered.series}
+    result.series.update((one.metric, one.labels) for one in window.gathered.series)
     result.readings += window.gathered.readings
     result.refused += window.refused
 

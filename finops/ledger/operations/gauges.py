@@ -126,7 +126,7 @@ def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
 def from_holding(columns: Columns, from_ms: int) -> Columns:
     """The readings from the one on that holds at an instant."""
     times, values = columns
-    low = max(0, int(np.searchsorted(times, from_ms)) - 1)
+    low = max(0, int(times.searchsorted(from_ms)) - 1)
     return times[low:], values[low:]
 
 

@@ -23,7 +23,8 @@ from finops.core.period import instant_of
 from finops.ledger.models import CacheHour, DeviceHour
 from finops.ledger.which import ledger_name
 
-from .bulk import copy_lines, text_field
+from .bulk import text_field
+from .copying import copy_lines
 
 CACHE_COLUMNS = (
     "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "active_block_ms",

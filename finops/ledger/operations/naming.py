@@ -8,12 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from django.db import connections
+
 from finops.ledger.models import Series, Source, Target
 from finops.ledger.models.evidence import REPLICA_LABELS
+from finops.ledger.which import ledger_name
 from finops.sources.engines import engine_of, marked_metric, role_of
 from finops.sources.records import SeriesReadings
 
+from .bulk import Line
+from .bulk_text import numbers, text_field
 from .charges import storable
+from .copying import copy_new_lines
 from .deriving import COUNTER_ROLES
 from .locks import lock
 
@@ -31,6 +37,12 @@ OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "grap
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
 MOST_INDEXED_BYTES = 2000
 """A B-tree of Postgres holds no more than 2.7 kB in one entry."""
+
+_SERIES = """
+SELECT id, target_id, metric, labels_digest, role FROM ledger_series
+WHERE target_id = ANY(%s::bigint[]) ORDER BY id
+"""
+_COLUMNS = ("target_id", "metric", "role", "engine", "labels", "labels_digest")
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -129,6 +141,12 @@ def _fault_of(labels: Mapping[str, str], more_replica_labels: tuple[str, ...]) -
     return None
 
 
+def _line(target: int, metric: str, role: str, identity: _Identity) -> Line:
+    """A new series as a line of COPY."""
+    texts = (metric, role, engine_of(identity.labels), json.dumps(identity.labels), identity.digest)
+    return b"\t".join([b"%d" % target, *map(text_field, texts)]) + b"\n"
+
+
 class Names:
     """The targets and series of one source, looked up or made for a batch at a time."""
 
@@ -159,23 +177,17 @@ class Names:
         self._make_targets({(one.identity.job, one.identity.instance) for one in wanted})
         target_of = [self._targets[one.identity.job, one.identity.instance] for one in wanted]
         self._look_up(set(target_of))
-        new: dict[tuple[int, str, str], Series] = {}
+        new: dict[tuple[int, str, str], Line] = {}
         for target, (metric, role, identity) in zip(target_of, wanted, strict=True):
             if (metric, identity.digest) not in self.by_target[target]:
-                new[target, metric, identity.digest] = Series(
-                    target_id=target,
-                    metric=metric,
-                    labels_digest=identity.digest,
-                    role=role,
-                    engine=engine_of(identity.labels),
-                    labels=identity.labels,
-                )
+                new[target, metric, identity.digest] = _line(target, metric, role, identity)
         if new:
             self._lock_new_names()
-            Series.objects.bulk_create(new.values(), ignore_conflicts=True, batch_size=5000)
-            for target in {one.target_id for one in new.values()}:
+            copy_new_lines(Series, _COLUMNS, list(new.values()))
+            targets = {target for target, _, _ in new}
+            for target in targets:
                 del self.by_target[target]
-            self._look_up({one.target_id for one in new.values()})
+            self._look_up(targets)
 
     def _make_targets(self, names: Iterable[tuple[str, str]]) -> None:
         new = [
@@ -192,11 +204,12 @@ class Names:
         unknown = [target for target in targets if target not in self.by_target]
         for target in unknown:
             self.by_target[target] = {}
-        rows = Series.objects.filter(target__in=unknown).order_by("pk") if unknown else None
-        if rows is not None:
-            for row in rows.values_list("pk", "target_id", "metric", "labels_digest", "role"):
-                known = Known(*row)
-                self.by_target[known.target][known.metric, known.digest] = known
+        if unknown:
+            with connections[ledger_name()].cursor() as cursor:
+                cursor.execute(_SERIES, [numbers(unknown)])
+                for row in cursor.fetchall():
+                    known = Known(*row)
+                    self.by_target[known.target][known.metric, known.digest] = known
 
     def _lock_new_names(self) -> None:
         """New targets and series come one document at a time: two that named the same ones in

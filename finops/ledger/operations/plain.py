@@ -32,8 +32,9 @@ from finops.ledger.which import ledger_name
 from finops.sources.engines import mark_of
 
 from .blocks import Cut, Cuts
-from .bulk import Line, copy_lines
-from .bulk_text import text_field
+from .bulk import Line
+from .bulk_text import instants, numbers, text_field
+from .copying import copy_lines
 from .deriving import COMPARED, COUNTER_ROLES
 from .naming import Known, Names
 
@@ -210,9 +211,9 @@ class Plain:
             for known in self.names.by_target[target].values()
             if known.role in MARK_ROLES
         }
-        hours = [instant_of(self.held[target].first_hour_ms) for target in marks.values()]
+        hours = instants(self.held[target].first_hour_ms for target in marks.values())
         with connections[ledger_name()].cursor() as cursor:
-            cursor.execute(_MARKED_ELSEWHERE, [list(marks), hours, self.document])
+            cursor.execute(_MARKED_ELSEWHERE, [numbers(marks), hours, self.document])
             for (pk,) in cursor.fetchall():
                 self.held[marks[pk]].is_plain = False
 
@@ -228,7 +229,7 @@ class Plain:
         }
         states: dict[int, State] = {}
         with connections[ledger_name()].cursor() as cursor:
-            cursor.execute(_NEWEST, [list(targets)])
+            cursor.execute(_NEWEST, [numbers(targets)])
             for pk, hour_ms, carry in cursor.fetchall():
                 held = self.held[targets[pk]]
                 if hour_ms >= held.first_hour_ms:

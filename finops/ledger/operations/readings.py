@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import product
 from math import isfinite
 
 from finops.core.period import instant_of, milliseconds, rfc3339
@@ -22,6 +23,7 @@ from finops.sources.samples import in_order, is_rising
 from .at_hand import AtHand
 from .blocks import Blocks
 from .charges import storable
+from .copying import Copying
 from .derive import Affected, derive_affected, differences
 from .naming import (
     OTHER_ROLES,
@@ -79,7 +81,8 @@ def post_readings(
     are a gauge or mark that is none, an instant off the calendar, the lower of two values at one
     instant, and a series whose labels cannot be kept.
     """
-    return _Posting(document, source, at, at_hand).post(series)
+    with Copying():
+        return _Posting(document, source, at, at_hand).post(series)
 
 
 class _Posting:
@@ -97,7 +100,7 @@ class _Posting:
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
         index = 0
         for batch in _batches(series):
-            columns = [in_order(one.times_ms, one.values) for one in batch]
+            columns = _in_order(batch)
             fine = _are_fine(columns)
             for one, name, column, is_fine in zip(
                 batch, self.names.of(batch), columns, fine, strict=True
@@ -178,6 +181,19 @@ def _batches(series: Iterable[SeriesReadings]) -> Iterator[list[SeriesReadings]]
         yield batch
 
 
+def _in_order(batch: Sequence[SeriesReadings]) -> list[tuple[array[int], array[float]]]:
+    """Each column in order of time; series of one target share theirs, which is looked at once."""
+    rising: dict[int, bool] = {}
+    found = []
+    for one in batch:
+        times = one.times_ms
+        is_fine = rising.get(id(times))
+        if is_fine is None:
+            is_fine = rising[id(times)] = is_rising(times)
+        found.append((times, one.values) if is_fine else in_order(times, one.values))
+    return found
+
+
 def _inner(labels: Iterable[tuple[str, str]]) -> str:
     return storable(",".join(f'{name}="{value}"' for name, value in labels))
 
@@ -198,11 +214,13 @@ class _Fine:
 
 _FINE = _Fine(True, True, True)
 _DOUBTFUL = _Fine(False, False, False)
+_KINDS = {each: _Fine(*each) for each in product((True, False), repeat=3)}
 
 
 def _are_fine(columns: Sequence[tuple[array[int], array[float]]]) -> list[_Fine]:
     """The usual case, told quickly for many columns: the same as `_WHY` says value by value."""
     found = [_FINE] * len(columns)
+    in_time: dict[int, bool] = {}  # by identity: series of one target share their times
     for places, rows in in_rows([values for _, values in columns]):
         if not rows.shape[1]:
             continue
@@ -213,7 +231,11 @@ def _are_fine(columns: Sequence[tuple[array[int], array[float]]]) -> list[_Fine]
         mark = (low >= 0) & (high * 1000 < END_MS)
         flags = zip(tokens.tolist(), gauge.tolist(), mark.tolist(), strict=True)
         for place, each in zip(places, flags, strict=True):
-            found[place] = _Fine(*each) if _are_times_fine(columns[place][0]) else _DOUBTFUL
+            times = columns[place][0]
+            is_fine = in_time.get(id(times))
+            if is_fine is None:
+                is_fine = in_time[id(times)] = _are_times_fine(times)
+            found[place] = _KINDS[each] if is_fine else _DOUBTFUL
     return found
 
 

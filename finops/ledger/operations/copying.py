@@ -1,0 +1,107 @@
+"""COPY beside the work: the database takes rows in while the caller makes the next ones.
+
+One COPY at a time, on the caller's own connection and inside its transaction, fed by a thread. The
+connection is the caller's again as soon as it asks anything of it: every statement waits first. A
+row that is refused is said there or at the end, in any case before the transaction is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from contextvars import ContextVar
+from typing import Any
+
+import psycopg
+from django.db import connections, models
+from psycopg import sql
+
+from finops.ledger.operations import bulk
+from finops.ledger.operations.bulk import Line, feed, fill_through_table
+from finops.ledger.which import ledger_name
+
+_POINT = sql.Identifier("headroom_copying")
+_open: ContextVar[Copying | None] = ContextVar("copying", default=None)
+
+
+def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
+    """As `bulk.copy_lines`; inside a `Copying`, begun here and done later."""
+    copying = _open.get()
+    if copying is None or not lines:
+        bulk.copy_lines(model, names, lines)
+    else:
+        copying.begin(lambda cursor: feed(cursor, model._meta.db_table, names, lines))
+
+
+def copy_new_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
+    """As `bulk.copy_new_lines`; inside a `Copying`, begun here and done later."""
+    copying = _open.get()
+    if copying is None or not lines:
+        bulk.copy_new_lines(model, names, lines)
+    else:
+        copying.begin(lambda cursor: _feed_new(cursor, model, names, lines))
+
+
+class Copying:
+    """Lets the copies of its caller be done beside the work. A context manager inside a
+    transaction; leaving it waits for what is under way."""
+
+    def __init__(self) -> None:
+        self._connection = connections[ledger_name()]
+        self._within = ExitStack()
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Copying:
+        self._thread = self._within.enter_context(ThreadPoolExecutor(1))
+        self._within.enter_context(self._connection.execute_wrapper(self._after_it))
+        token = _open.set(self)
+        self._within.callback(lambda: _open.reset(token))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._within:
+            if kind is None:
+                self.wait()
+            else:  # what is raised already gives the transaction up
+                with suppress(Exception):
+                    self.wait()
+
+    def begin(self, work: Callable[[psycopg.Cursor[Any]], None]) -> None:
+        """Does some work with a cursor of the driver's own, once the work before is done."""
+        self.wait()
+        connection = self._connection.connection
+
+        def run() -> None:
+            with connection.cursor() as cursor:
+                work(cursor)
+
+        self._under_way = self._thread.submit(run)
+
+    def wait(self) -> None:
+        """Until nothing is under way. A broken constraint raises django.db.IntegrityError."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            with self._connection.wrap_database_errors:
+                under_way.result()
+
+    def _after_it(
+        self, execute: Callable[..., Any], statement: str, parameters: Any, many: bool, context: Any
+    ) -> Any:
+        self.wait()
+        return execute(statement, parameters, many, context)
+
+
+def _feed_new(
+    cursor: psycopg.Cursor[Any],
+    model: type[models.Model],
+    names: Sequence[str],
+    lines: Sequence[Line],
+) -> None:
+    cursor.execute(sql.SQL("SAVEPOINT {}").format(_POINT))
+    try:
+        feed(cursor, model._meta.db_table, names, lines)
+    except psycopg.errors.UniqueViolation:
+        cursor.execute(sql.SQL("ROLLBACK TO SAVEPOINT {}").format(_POINT))
+        fill_through_table(cursor, model, lambda table: feed(cursor, table, names, lines))
+    cursor.execute(sql.SQL("RELEASE SAVEPOINT {}").format(_POINT))
