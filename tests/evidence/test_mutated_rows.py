@@ -46,14 +46,21 @@ OTHER = {
     "valid_to": "'2999-01-01'",
     "url": "'https://example.org/' || {0}",
     "week": "'2020-W01'",
+    "quarter": "'2020-Q1'",
+    "target": "{0} / 2",
 }
 """Columns whose values are bound by a constraint."""
 OTHER_KIND = "CASE {0} WHEN 'configuration' THEN 'replicas' ELSE 'configuration' END"
 REFUSED = {
     "ledger_baseline.kind",
     "ledger_baselinedecision.verdict",
+    "ledger_charge.last_line",
+    "ledger_charge.line_count",
+    "ledger_document.sha256",
     "ledger_fetch.complete",
     "ledger_rule.place",
+    "ledger_rule.shared_key_id",
+    "ledger_source.kind",
 }
 """Columns that hold one value alone beside the others of their row: the schema refuses another."""
 BY_TYPE: list[tuple[type[models.Field], str]] = [  # type: ignore[type-arg]
