@@ -14,7 +14,7 @@ FINANCE, ENGINEER, AUDITOR, ADMIN = "finance", "engineer", "auditor", "admin"
 ROLES = {
     FINANCE: "prepares, approves and seals reports; invoices, rules and baselines",
     ENGINEER: "sources, workloads and rules; annotations; uploads",
-    AUDITOR: "reads everything, changes nothing",
+    AUDITOR: "reads and verifies everything, changes nothing",
     ADMIN: "everything, and who may do what",
 }
 
@@ -32,6 +32,10 @@ PERMISSIONS: dict[str, tuple[str, frozenset[str]]] = {
     "close": ("Close and restate weeks", frozenset({FINANCE, ADMIN})),
     "dispose": ("Decide on exceptions", frozenset({FINANCE, ENGINEER, ADMIN})),
     "approve": ("Review, approve and seal reports; approve baselines", frozenset({FINANCE, ADMIN})),
+    "audit": (
+        "Verify reports, read the trail, draw samples",
+        frozenset({FINANCE, AUDITOR, ADMIN}),
+    ),
     "people": ("Manage people and their roles", frozenset({ADMIN})),
 }
 

@@ -1,7 +1,7 @@
-"""Background work of the reports: closing the week, printing, reading uploads.
+"""Background work of the reports: closing the week, printing, reading uploads, verifying.
 
-Each is safe twice and killed at any instant: closing stores nothing when nothing differs, printing
-and reading find what is already done.
+Each is safe twice and killed at any instant: closing stores nothing when nothing differs, printing,
+reading and verifying find what is already done.
 """
 
 from __future__ import annotations
@@ -47,3 +47,11 @@ def read_upload(*, upload: str) -> None:
 
     with use_ledger("default"):
         read(upload)
+
+
+@shared_task(name="reports.tasks.check", soft_time_limit=1800)
+def check(*, check: str) -> None:
+    """Verifies what a person asked for on the page Verify; done once."""
+    from reports.operations.verification import run
+
+    run(check)

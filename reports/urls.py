@@ -42,7 +42,7 @@ class WeekConverter:
 
 
 register_converter(WeekConverter, "week")
-from reports import evidence_urls  # noqa: E402 - its routes use the converter
+from reports import audit_urls, evidence_urls  # noqa: E402 - its routes use the converter
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -59,6 +59,7 @@ urlpatterns = [
     path("reports/<week:week>/<int:revision>/paper/", reports.on_paper, name="report-paper"),
     path("reports/<week:week>/<int:revision>/workloads.csv", reports.as_csv, name="report-csv"),
     *evidence_urls.urlpatterns,
+    *audit_urls.urlpatterns,
     path("reports/<week:week>/<int:revision>/<slug:kind>/", reports.act, name="report-act"),
     path("exceptions/", exceptions.listing, name="exceptions"),
     path("exceptions/dispose/", exceptions.dispose, name="dispose"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,21 +19,39 @@ LONGEST_LINE = 400
 GZIP = b"\x1f\x8b"
 
 
-def step(one: dict[str, Any]) -> dict[str, Any]:
-    """A sampled row followed down to its document: found, whole, and the line or the readings."""
+def steps(sampled: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each sampled row followed down to its document: found, whole, and the line or the readings.
+
+    A document's bytes are digested once, however many rows lead to it.
+    """
+    document = cache(_document)
+    return [one | _followed(one, document) for one in sampled]
+
+
+def is_whole(walked: Iterable[dict[str, Any]]) -> bool:
+    """Whether every row led to documents that are there and whole."""
+    rows = list(walked)
+    named = [d for one in rows for d in [one.get("document"), *one.get("documents", ())] if d]
+    return all(one["bytes_whole"] for one in named) and not any("problem" in one for one in rows)
+
+
+Named = Callable[[str], dict[str, Any]]
+
+
+def _followed(one: dict[str, Any], document: Named) -> dict[str, Any]:
     kind = one["key"].split(" ", 1)[0]
-    return one | (_charge(one["row"]) if kind == "charge" else _hour(one["row"]))
+    return (_charge if kind == "charge" else _hour)(one["row"], document)
 
 
-def _charge(row: dict[str, Any]) -> dict[str, Any]:
+def _charge(row: dict[str, Any], document: Named) -> dict[str, Any]:
     return {
-        "document": _document(row["document"]),
+        "document": document(row["document"]),
         "line_text": line_of(documents.stored(row["document"]), int(row["line"])),
         "lines_summed": int(row.get(KEPT_SUM) or 0) or None,  # of a kept sum: the first of them
     }
 
 
-def _hour(row: dict[str, Any]) -> dict[str, Any]:
+def _hour(row: dict[str, Any], document: Named) -> dict[str, Any]:
     try:
         found = lineage.hour(row["series"], row["hour"])
     except Unknown as error:
@@ -41,7 +61,7 @@ def _hour(row: dict[str, Any]) -> dict[str, Any]:
         "arithmetic": found["arithmetic"],
         "readings": len(found["readings"]),
         "same": str(found["tokens"]) == row["tokens"],
-        "documents": [_document(sha256) for sha256 in found["documents"]],
+        "documents": [document(sha256) for sha256 in found["documents"]],
     }
 
 

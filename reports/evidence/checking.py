@@ -29,7 +29,11 @@ def check_file(path: Path) -> dict[str, Any]:
     """What is known of a file: `kind`, `digest`, `week` and `problems`, empty when it is whole
     and of this ledger. Raises OSError when it cannot be read, ValueError for another kind of file.
     """
-    content = path.read_bytes()
+    return check_bytes(path.read_bytes())
+
+
+def check_bytes(content: bytes) -> dict[str, Any]:
+    """As `check_file`, of bytes at hand. Raises ValueError for another kind of file."""
     if content[:5] == b"%PDF-":
         return _pdf(content)
     if content[:2] == b"PK":

@@ -80,13 +80,13 @@ def make(ledger: LedgerName, week: str, revision: int, size: str) -> Path:
             papers.path_of(key, "failed").write_text(f"{type(error).__name__}: {error}")
             raise
     if printed.signed:
-        _appear(papers.path_of(key, "signed.pdf"), printed.signed)
-    _appear(target, printed.unsigned)
+        appear(papers.path_of(key, "signed.pdf"), printed.signed)
+    appear(target, printed.unsigned)
     papers.path_of(key, "asked").unlink(missing_ok=True)
     return target
 
 
-def _appear(target: Path, content: bytes) -> None:
+def appear(target: Path, content: bytes) -> None:
     """Writes a file so that it appears whole or not at all."""
     handle, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
     with os.fdopen(handle, "wb") as file:

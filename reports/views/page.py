@@ -46,6 +46,14 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("help", "How it is counted", "read"),
         ),
     ),
+    (
+        "Audit",
+        (
+            ("verify", "Verify", "audit"),
+            ("trail", "Trail", "audit"),
+            ("sampler", "Sampler", "audit"),
+        ),
+    ),
     ("Organisation", (("people", "People", "people"),)),
 )
 

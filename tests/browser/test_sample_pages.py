@@ -38,6 +38,7 @@ PAGES = (
     "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
+OF_AUDITORS = ("/verify/", "/trail/", "/sampler/", f"/sampler/{BEFORE}/1/?rows=3&seed=2026")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,10 @@ def _violations(page: Any) -> list[str]:
 @pytest.mark.parametrize("name", PEOPLE)
 def test_every_page_is_accessible_to_every_role(service: Up, browser: Any, name: str) -> None:
     visitor = Visitor(browser, service.address, name)
-    for path in (*PAGES, *(OF_ADMINS if PEOPLE[name] == "admin" else ())):
+    more = (OF_ADMINS if PEOPLE[name] == "admin" else ()) + (
+        () if PEOPLE[name] == "engineer" else OF_AUDITORS
+    )
+    for path in (*PAGES, *more):
         visitor.go(path)
         assert visitor.page.locator("h1").count() == 1, path
         assert "Sample organisation." in visitor.page.locator("body").inner_text(), path

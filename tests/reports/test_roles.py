@@ -41,6 +41,8 @@ ACTS = [
     ("invoices", {}, "invoice"),
     ("baselines", {"kind": "declared"}, "baseline"),
     ("baseline-decide", {"number": 1}, "approve"),
+    ("verify", {"what": "ledger"}, "audit"),
+    ("sampler", {}, "audit"),
 ]
 
 pytestmark = [
@@ -56,8 +58,8 @@ def test_acts_are_open_to_the_roles_of_the_table_and_to_no_others(
     make_report()
     client = client_of(role) if role else client_of()
     for name, given, permission in ACTS:
-        kwargs = {} if name == "baselines" else given
-        data = given if name == "baselines" else {}
+        posted = name in ("baselines", "verify")
+        kwargs, data = ({}, given) if posted else (given, {})
         answer = client.post(reverse(name, kwargs=kwargs), data)
         allowed = role in PERMISSIONS[permission][1]
         assert (answer.status_code != 403) == allowed, (role, name, answer.status_code)

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from finops.trail.operations import record as trail
 from reports import walkthrough
 from reports.evidence.sealed import Gone
 from reports.lineage import sampled
+from reports.operations.drawing import drawn
 from reports.operations.refused import NotAllowed
 from reports.queries.standing import standing
 
@@ -32,17 +32,10 @@ class Command(ReportCommand):
         seed = options["seed"] or secrets.token_hex(8)
         count = max(1, min(options["rows"], 1000))
         try:
-            found = [walkthrough.step(one) for one in sampled(stand, count, seed)]
+            found = walkthrough.steps(sampled(stand, count, seed))
         except Gone as error:
             raise NotAllowed(str(error)) from error
-        trail(
-            at=self.at,
-            actor=self.by,
-            action="sample drawn",
-            subject=f"report {stand.week}",
-            detail={"seed": seed, "rows": count, "keys": [one["key"] for one in found]},
-        )
-        named = [d for one in found for d in [one.get("document"), *one.get("documents", ())] if d]
-        ok = all(one["bytes_whole"] for one in named) and not any("problem" in o for o in found)
+        drawn(stand, found, seed=seed, count=count, by=self.by, at=self.at)
+        ok = walkthrough.is_whole(found)
         return {"ok": ok, "week": stand.week, "revision": stand.revision, "digest": stand.digest,
                 "seed": seed, "rows": found}, ok  # fmt: skip

@@ -58,17 +58,7 @@ class Command(Base):
 
     def render(self, result: dict[str, Any]) -> str:
         """The newest entries for people: of fixed rows how many, not every digest."""
-        newest = [replace(one, detail=_brief(one.detail)) for one in result.get("newest", ())]
+        newest = [
+            replace(one, detail=queries.brief(one.detail)) for one in result.get("newest", ())
+        ]
         return super().render(result | ({"newest": newest} if newest else {}))
-
-
-def _brief(detail: dict[str, Any]) -> dict[str, Any]:
-    tables = detail.get("tables")
-    if not isinstance(tables, dict):
-        return detail
-    rows = 0
-    for told in tables.values():
-        rows += sum(one[2] for one in told.get("ranges", ()))
-        rows += sum(len(one) - 1 for one in told.get("groups", ()))
-    left = {"left": detail["left"]} if "left" in detail else {}
-    return {"tables": len(tables), "rows": rows} | left

@@ -1,0 +1,198 @@
+"""Verifying from a page: what a person asked for is checked by a worker, step by step (method §11).
+
+A check lies in a folder of its own under the data folder: what was asked, the file that was handed
+over, and how far the steps have come. It is no record: that a check was made, and what came of it,
+is an entry of the trail.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.utils import timezone
+
+from finops.ledger.which import LedgerName, ledger_name, use_ledger
+from finops.trail.fingerprints import changed_rows
+from finops.trail.guards import guarded_tables, missing_guards
+from finops.trail.operations import record
+from finops.trail.operations import verify as verify_trail
+from reports.evidence.checking import check_bytes
+from reports.evidence.pack import pack
+from reports.evidence.sealed import Gone
+from reports.operations.printing import appear
+from reports.operations.refused import NotAllowed
+from reports.operations.uploads import clean_name
+from reports.queries import papers
+from reports.queries.standing import Standing, report_of, standing
+from reports.queries.verifying import verify_seals
+
+TASK = "reports.tasks.check"
+ACTION = "verified"
+KEPT_SECONDS = 7 * 86_400
+WAITING, RUNNING, WHOLE, WRONG, SAID = "waiting", "running", "whole", "wrong", "not checked"
+"""The states of a step; `not checked`: there is nothing of the kind to check."""
+
+Found = dict[str, Any]
+Step = tuple[str, Callable[[], Found]]
+
+
+def ask(
+    *, by: str, at: datetime, week: str = "", revision: int = 0, file: UploadedFile | None = None
+) -> uuid.UUID:
+    """Puts a check aside and has it made: of a file, of a sealed report, or, without either, of
+    the whole ledger. Raises NotAllowed for a report that is not sealed or a file that is too big.
+    """
+    asked: Found = {"by": by, "ledger": ledger_name(), "at": at.isoformat()}
+    if file is not None:
+        if (file.size or 0) > settings.UPLOAD_BYTES:
+            raise NotAllowed(f"The file may have {settings.UPLOAD_BYTES // 2**20} MiB.")
+        asked |= {"kind": "file", "name": clean_name(file.name or "")}
+    elif week:
+        report = report_of(week, revision)
+        if report is None or standing(report).seal is None:
+            raise NotAllowed(f"{week}/{revision} is not a sealed report.")
+        asked |= {"kind": "report", "week": week, "revision": revision}
+    else:
+        asked |= {"kind": "ledger"}
+    _tidy()
+    key = uuid.uuid4()
+    place = _folder() / str(key)
+    place.mkdir(mode=0o700)
+    if file is not None:
+        with (place / "file").open("wb") as target:
+            for chunk in file.chunks():
+                target.write(chunk)
+    _write(place, asked | {"steps": [], "done": False})
+    _send(key)
+    return key
+
+
+def _send(key: uuid.UUID) -> None:
+    """Leaves the check to a worker; without one it is made now."""
+    from kombu.exceptions import OperationalError
+
+    try:
+        current_app.send_task(TASK, kwargs={"check": str(key)}, ignore_result=True, retry=False)
+    except OperationalError:
+        run(str(key))
+
+
+def run(key: str) -> Found:
+    """Makes a check, and notes each step as it ends and the outcome in the trail; once."""
+    place = _folder() / key
+    asked = state_of(key)
+    if asked is None or asked["done"]:
+        return asked or {}
+    ledger: LedgerName = "sample" if asked["ledger"] == "sample" else "default"
+    with use_ledger(ledger):
+        steps = list(_steps(asked, place))
+        asked["steps"] = [{"title": title, "state": WAITING, "problems": []} for title, _ in steps]
+        for shown, (_, work) in zip(asked["steps"], steps, strict=True):
+            shown["state"] = RUNNING
+            _write(place, asked)
+            shown |= _made(work)
+        problems = [text for one in asked["steps"] for text in one["problems"]]
+        asked |= {"done": True, "ok": not problems}
+        _note(asked, problems)
+    _write(place, asked)
+    (place / "file").unlink(missing_ok=True)
+    return asked
+
+
+def _made(work: Callable[[], Found]) -> Found:
+    """What a step found, its state by its problems; a step that fails is one that is wrong."""
+    found: Found = {"problems": []}
+    try:
+        found |= work()
+    except (Gone, NotAllowed, ValueError, OSError) as error:
+        found = {"problems": [str(error)]}
+    except Exception as error:  # noqa: BLE001 - a file from anywhere may break anything
+        found = {"problems": [f"the check stopped: {type(error).__name__}"]}
+    return {"state": WRONG if found["problems"] else WHOLE} | found
+
+
+def _steps(asked: Found, place: Path) -> Iterator[Step]:
+    if asked["kind"] == "file":
+        yield asked["name"], lambda: check_bytes((place / "file").read_bytes())
+        return
+    yield "Seals and reports: digests, chain, acts", lambda: {"problems": verify_seals()}
+    yield "Trail: every entry follows the one before it", lambda: {"problems": verify_trail()}
+    yield "Rows of reports as they were fixed, and the guards", lambda: {"problems": _rows()}
+    if asked["kind"] == "report":
+        report = report_of(asked["week"], asked["revision"])
+        if report is None:
+            raise LookupError(f"{asked['week']}/{asked['revision']} is gone")
+        stand = standing(report)
+        yield "Evidence pack: its files, and every figure again", lambda: _packed(stand)
+        for size in ("A4", "Letter"):
+            yield f"PDF, {size}: bytes and signature", lambda size=size: _printed(stand, size)  # type: ignore[misc]
+
+
+def _rows() -> list[str]:
+    said = [table for table in guarded_tables() if table.startswith("reports_")]
+    return [*changed_rows(said), *missing_guards()]
+
+
+def _packed(stand: Standing) -> Found:
+    path = papers.path_of(papers.key_of(stand, "A4"))
+    printed = path.read_bytes() if path.exists() else None
+    return check_bytes(pack(stand, printed=printed).content)
+
+
+def _printed(stand: Standing, size: str) -> Found:
+    """The PDF that people downloaded, where one was made here."""
+    key = papers.key_of(stand, size)
+    for kind in ("signed.pdf", "pdf"):
+        path = papers.path_of(key, kind)
+        if path.exists():
+            return check_bytes(path.read_bytes())
+    return {"state": SAID, "text": "It was not printed yet, so there is nothing to check."}
+
+
+def _note(asked: Found, problems: list[str]) -> None:
+    subjects = {"file": "file", "ledger": "ledger"}
+    subject = subjects.get(asked["kind"]) or f"report {asked['week']}"
+    detail = {name: asked[name] for name in ("name", "revision") if name in asked}
+    record(
+        at=timezone.now(),
+        actor=asked["by"],
+        action=ACTION,
+        subject=subject,
+        detail=detail | {"ok": not problems, "problems": problems[:20]},
+    )
+
+
+def state_of(key: str) -> Found | None:
+    """What was asked and how far it has come; None when there is no such check (any more)."""
+    try:
+        found: Found = json.loads((_folder() / key / "check.json").read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _folder() -> Path:
+    path: Path = settings.DATA / "checks"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _write(place: Path, value: Found) -> None:
+    appear(place / "check.json", json.dumps(value).encode())
+
+
+def _tidy() -> None:
+    """Takes away the checks of more than a week ago."""
+    for place in _folder().iterdir():
+        if time.time() - place.stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(place, ignore_errors=True)
