@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from finops.core.allocation import Rule
 from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
+from finops.sources.bulk_kept import KeptLines
 from finops.sources.bulk_store import Sums
 from finops.sources.bulk_sums import Layout, amounts_of, grouped
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_table import KeptTable, Table
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of, delimiter_of
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 LONGEST_LINE: Final = 1_000_000
+PICKED_BYTES: Final = 4 * 1024 * 1024
+ENDS: Final = {"\\n": b"\n", "\\r\\n": b"\r\n"}
+"""How lines end, by what SQL calls it."""
 _QUOTE_AFTER_BLANK: Final = re.compile(rb' "(?:[^"]|"[,;\t\r\n"])')
 _BLANK_AFTER_QUOTE: Final = re.compile(rb'"[ \t]+[,;\t\r\n]')
 _BEFORE_CELL: Final = b",;\t\n\r"
@@ -60,65 +64,101 @@ class CsvLines:
         scratch: str,
     ) -> None:
         self._chunks, self._name, self._width = chunks, name, len(header)
-        self._places = places
+        self._places, self._connection = places, connection
         self._delimiter = delimiter_of(chunks.header.decode("utf-8", "replace"))
         texts = {column: f"nullif(v{place}, '')" for column, place in places.items()}
         amounts, self._more = amounts_of(texts)
         cells = {column: f"v{place}" for column, place in places.items()}
         layout = Layout(texts, amounts, rules, cells)
         self._sums = Sums(connection, layout)
-        is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
-        self._layout, self._whole = layout, f"({is_ragged} OR {layout.stays_whole()})"
+        self._is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
+        self._layout, self._whole = layout, f"({self._is_ragged} OR {layout.stays_whole()})"
         self._scratch = Path(scratch)
-        self._lines = 0  # of the chunk that was summed last
+        self._kept = KeptLines(connection, places)
+        self._picked = Picked("\\n")
 
-    def records(
-        self, account: Account, build: Build
-    ) -> Iterator[ChargeRecord | Rejection | SumsTable]:
-        """Charges and rejections of lines read one by one, and the sums of the others."""
+    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection | Table]:
+        """The lines kept whole, as tables or one by one, rejections, and sums of the others."""
         warnings = Warnings(account)
+
+        def one_by_one(
+            rows: Iterable[tuple[int, Cells]],
+        ) -> Iterator[ChargeRecord | Rejection]:
+            return charges_of(rows, self._width, self._places, account, build, warnings)
+
         for chunk in self._chunks:
-            rows = self._left_over(chunk, account)
-            yield from charges_of(rows, self._width, self._places, account, build, warnings)
+            line_feed = line_feed_of(chunk)
+            summed = self._summed(chunk, line_feed) if line_feed else None
+            if line_feed is None or summed is None:
+                yield from one_by_one(
+                    rows_of(chunk, self._chunks, self._name, self._delimiter),
+                )
+                continue
+            lines, numbers = summed
+            account.rows_read += lines - len(numbers)
+            if self._picked.is_full or self._picked.line_feed != line_feed:
+                yield from self._whole_lines(account, one_by_one)
+                self._picked = Picked(line_feed)
+            self._picked.add(numbers, chunk)
             if self._sums.full:
                 yield from self._sums.taken()
+        yield from self._whole_lines(account, one_by_one)
         yield from self._sums.taken()
         warnings.close()
 
-    def _left_over(self, chunk: Chunk, account: Account) -> Iterator[tuple[int, Cells]]:
-        """The rows of a chunk that are to be read one by one; the others are summed."""
-        line_feed = line_feed_of(chunk)
-        numbers = self._summed(chunk, line_feed) if line_feed else None
-        if numbers is None:
-            yield from rows_of(chunk, self._chunks, self._name, self._delimiter)
-            return
-        account.rows_read += self._lines - len(numbers)
-        lines = zip(numbers, chunk.picked(numbers), strict=True)
+    def _whole_lines(
+        self,
+        account: Account,
+        one_by_one: Callable[[Iterable[tuple[int, Cells]]], Iterator[ChargeRecord | Rejection]],
+    ) -> Iterator[ChargeRecord | Rejection | Table]:
+        """The lines picked so far: a table of the ordinary ones, then the others."""
+        table, odd = self._prepared() if self._picked.numbers else (None, [])
+        if table is not None:
+            account.rows_read += sum(kind.sums for kind in table.kinds)
+            yield table
+        lines = self._picked.texts(odd)
         texts = (checked_text(line, number, self._name) for number, line in lines)
         csv.field_size_limit(MAX_FIELD_CHARACTERS)
         rows = csv.reader(texts, delimiter=self._delimiter, strict=True)
-        yield from zip(numbers, rows, strict=True)
+        yield from one_by_one(zip(odd, rows, strict=True))
 
-    def _summed(self, chunk: Chunk, line_feed: str) -> list[int] | None:
-        """The lines of a chunk that are not in the sums now; None when none of it is."""
+    def _prepared(self) -> tuple[KeptTable | None, list[int]]:
+        """What the engine makes of the lines picked so far; all are odd where it reads them otherwise."""
+        import duckdb
+
+        picked = self._picked
+        self._write(picked.content())
+        self._connection.execute(
+            "CREATE OR REPLACE TABLE numbers AS SELECT unnest($1) AS line", [picked.numbers]
+        )
+        source = f"(SELECT *{self._more} FROM {self._read_csv(picked.line_feed)})"  # noqa: S608
+        chosen = self._kept.select(self._layout, "line", f"({self._is_ragged})")
+        try:
+            table, odd = self._kept.take(f"SELECT {chosen} FROM {source} POSITIONAL JOIN numbers")  # noqa: S608
+        except duckdb.Error:
+            return None, picked.numbers
+        lines = sum(kind.sums for kind in table.kinds) if table else 0
+        return (table, odd) if lines + len(odd) == len(picked.numbers) else (None, picked.numbers)
+
+    def _summed(self, chunk: Chunk, line_feed: str) -> tuple[int, list[int]] | None:
+        """How many lines a chunk has, and those that are not in the sums now; None when none is."""
         import duckdb
 
         self._write(chunk.content)
-        expected = chunk.lines
         line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
         source = f"(SELECT *, {line}{self._more} FROM {self._read_csv(line_feed)})"  # noqa: S608
         query = grouped(self._layout, source, "line", self._whole)
         try:
-            lines, alone, more = self._sums.take_in(query)
+            lines, more = self._sums.take_in(query)
         except duckdb.Error:
             return None
-        if lines != expected:
+        if lines != chunk.lines:
             return None
+        alone = self._sums.alone()
         if more:
             alone += self._sums.refused_lines(source, "line", self._whole)
         self._sums.keep()
-        self._lines = lines
-        return sorted(alone)
+        return lines, sorted(alone)
 
     def _write(self, content: bytes) -> None:
         """The chunk where the engine reads it; over the one before, whose space need not be freed."""
@@ -137,6 +177,40 @@ class CsvLines:
             f"new_line = '{line_feed}', nullstr = '{_NO_CELL}', comment = '', strict_mode = true, "
             f"null_padding = true, max_line_size = {LONGEST_LINE})"
         )
+
+
+class Picked:
+    """Whole lines of some chunks that stay single lines, ended alike."""
+
+    def __init__(self, line_feed: str) -> None:
+        self.line_feed = line_feed
+        self.numbers: list[int] = []
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether they should be read now, so that memory stays what it is."""
+        return self._bytes > PICKED_BYTES
+
+    def add(self, numbers: Sequence[int], chunk: Chunk) -> None:
+        """Adds lines of a chunk, in the order of the document."""
+        lines = list(chunk.picked(numbers))
+        self.numbers += numbers
+        self._lines += lines
+        self._bytes += sum(map(len, lines))
+
+    def content(self) -> bytes:
+        """The lines as a document of their own, each of them ended."""
+        content = b"".join(self._lines)
+        return content if content.endswith(b"\n") else content + ENDS[self.line_feed]
+
+    def texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Some of the lines by their numbers."""
+        wanted = set(numbers)
+        for number, line in zip(self.numbers, self._lines, strict=True):
+            if number in wanted:
+                yield number, line
 
 
 def line_feed_of(chunk: Chunk) -> str | None:

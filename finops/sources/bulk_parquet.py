@@ -6,9 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from finops.core.allocation import Rule
+from finops.sources.bulk_kept import SHAPE, KeptLines
 from finops.sources.bulk_store import Sums
-from finops.sources.bulk_sums import AMOUNTS, DECIMALS, OPTIONAL, Amount, Layout, grouped
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_sums import (
+    AMOUNTS,
+    DECIMALS,
+    OPTIONAL,
+    SPAN,
+    Amount,
+    Layout,
+    engine_name,
+    grouped,
+)
+from finops.sources.bulk_table import Table
 from finops.sources.parquet import as_text
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of
@@ -18,6 +28,7 @@ if TYPE_CHECKING:
 
 FIRST_LINE: Final = 2  # as if the names of the columns stood on line 1
 FETCHED_ROWS: Final = 2_000
+WHOLE_LINES: Final = 16_384
 _WHOLE_NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 Build = Callable[[Row], ChargeRecord | None]
@@ -53,39 +64,76 @@ class ParquetLines:
         }
         self._layout = Layout(texts, amounts, rules)
         self._sums = Sums(connection, self._layout)
+        self._kept = KeptLines(connection, places)
 
-    def records(
-        self, account: Account, build: Build
-    ) -> Iterator[ChargeRecord | Rejection | SumsTable]:
-        """Charges and rejections of lines read one by one, and the sums of the others."""
-        whole = self._layout.stays_whole()
-        lines, alone, more = self._sums.take_in(
-            grouped(self._layout, self._source, self._line, whole)
+    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection | Table]:
+        """The lines kept whole, as tables or one by one, rejections, and sums of the others."""
+        whole, kinds = self._layout.stays_whole(), (*self._layout.kind, *SPAN)
+        told = [name for name in SHAPE if name in self._places and name not in kinds]
+        lines, more = self._sums.take_in(
+            grouped(self._layout, self._source, self._line, whole, told)
         )
+        uncertain = self._sums.alone("alone < 0")
         if more:
-            alone += self._sums.refused_lines(self._source, self._line, whole)
+            uncertain += self._sums.refused_lines(self._source, self._line, whole)
         self._sums.keep()
-        account.rows_read += lines - len(alone)
+        known = (*kinds, *told)
+        others = [name for name in self._kept.columns if name not in known]
+        count = self._wanted(others)
+        account.rows_read += lines - len(uncertain)
         warnings = Warnings(account)
-        rows = self._rows(alone)
+        for start in range(0, count, WHOLE_LINES):
+            yield from self._whole_lines(start, account, build, warnings)
+        rows = self._rows(uncertain)
         yield from charges_of(rows, len(self._columns), self._places, account, build, warnings)
         warnings.close()
         yield from self._sums.taken()
+
+    def _wanted(self, others: Sequence[str]) -> int:
+        """Makes a table of the lines that stay whole, with what the sums did not tell of them.
+
+        How many there are.
+        """
+        texts = "".join(
+            f", coalesce({self._layout.texts[name]}, '') AS {engine_name(name)}" for name in others
+        )
+        rows = f"(SELECT alone - {FIRST_LINE} FROM found WHERE alone >= 0)"  # noqa: S608
+        self._connection.execute(
+            f"CREATE TABLE others AS SELECT {self._line} AS line{texts} FROM {self._source} "  # noqa: S608
+            f"WHERE file_row_number IN {rows}"
+        )
+        chosen = [engine_name(name) for name in (*self._kept.columns, *self._kept.amounts)]
+        chosen += [f"d_{engine_name(name)}" for name in self._kept.amounts]
+        self._connection.execute(
+            f"CREATE TABLE whole AS SELECT line, {', '.join(chosen)} FROM found JOIN others "  # noqa: S608
+            "ON alone = line ORDER BY line"
+        )
+        return int(self._connection.execute("SELECT count(*) FROM whole").fetchall()[0][0])
+
+    def _whole_lines(
+        self, start: int, account: Account, build: Build, warnings: Warnings
+    ) -> Iterator[ChargeRecord | Rejection | Table]:
+        """Some lines that stay whole: a table of the ordinary ones, then the others."""
+        rows = f"rowid >= {start} AND rowid < {start + WHOLE_LINES}"
+        query = f"SELECT *, TRUE AS plain FROM whole WHERE {rows}"  # noqa: S608
+        table, odd = self._kept.take(query)
+        if table is not None:
+            yield table
+        account.rows_read -= len(odd)  # counted as they are read
+        places = self._kept.places
+        cells = self._kept.rows("SELECT line FROM kept ANTI JOIN ready USING (line)")
+        yield from charges_of(cells, len(places), places, account, build, warnings)
 
     def _rows(self, numbers: Sequence[int]) -> Iterator[tuple[int, Cells]]:
         """Single lines with all their columns as text."""
         if not numbers:
             return
-        self._connection.execute("CREATE TABLE wanted (line BIGINT)")
-        for start in range(0, len(numbers), FETCHED_ROWS):
-            values = ", ".join(f"({line})" for line in numbers[start : start + FETCHED_ROWS])
-            self._connection.execute(f"INSERT INTO wanted VALUES {values}")  # noqa: S608
         texts = ", ".join(as_text(*column) for column in self._columns)
         query = (
             f"SELECT {self._line}, {texts} FROM {self._source} "  # noqa: S608 - names are quoted
-            f"WHERE {self._line} IN (SELECT line FROM wanted)"
+            f"WHERE file_row_number IN (SELECT unnest($1) - {FIRST_LINE})"
         )
-        cursor = self._connection.execute(query)
+        cursor = self._connection.execute(query, [list(numbers)])
         while batch := cursor.fetchmany(FETCHED_ROWS):
             for line, *cells in batch:
                 yield line, cells

@@ -21,7 +21,7 @@ EVERY: Final = "TRUE"
 NONE: Final = "FALSE"
 
 _DETAILS: Final = ("SkuPriceDetails", "x_SkuDetails")
-_MACHINE: Final = (
+MACHINE: Final = (
     *_DETAILS,
     "x_InstanceType",
     "x_UsageType",
@@ -31,7 +31,7 @@ _MACHINE: Final = (
     "x_SkuDescription",
     "x_SkuMeterName",
 )
-_PARTS: Final = ("SkuId", "SkuPriceId")
+PARTS: Final = ("SkuId", "SkuPriceId")
 _PART: Final = "B[0-9]{5,6}"
 _GPU: Final = (
     r"(?i:gpu|nvidia|tesla|instinct|trainium|inferentia|rtx|a6000)"
@@ -102,7 +102,7 @@ def looks_like_gpu(texts: Texts, *, together: bool = False) -> str:
     """
     more = [re.escape(s.instance_type) for s in catalogue() if not _SEEN.search(s.instance_type)]
     pattern = quoted("|".join((_GPU, *more)))
-    machine, parts = (_present(names, texts, together) for names in (_MACHINE, _PARTS))
+    machine, parts = (_present(names, texts, together) for names in (MACHINE, PARTS))
     found = [_is_seen(text, pattern) for text in machine]
     found += [_is_seen(text, quoted(_PART)) for text in parts]
     found += [f"contains({texts[name]}, {_BACKSLASH})" for name in _DETAILS if name in texts]

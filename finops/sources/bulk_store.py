@@ -61,18 +61,22 @@ class Sums:
             f"{amounts})"
         )
 
-    def take_in(self, query: str) -> tuple[int, list[int], bool]:
+    def take_in(self, query: str) -> tuple[int, bool]:
         """Sums what `grouped` selects, beside the sums so far.
 
-        How many lines there were; the numbers of those that stay whole; and whether the parser
-        refuses others too: `refused_lines` selects them.
+        How many lines there were, and whether the parser refuses others than those that stay whole
+        (see `alone`): `refused_lines` selects them.
         """
         self._run(f"CREATE OR REPLACE TABLE found AS {query}")
         lines = self._run("SELECT coalesce(sum(n), 0)::BIGINT FROM found").fetchall()[0][0]
-        alone = self._run("SELECT alone FROM found WHERE alone IS NOT NULL").fetchall()
         stamps = self._run(f"SELECT DISTINCT {self._stamp} FROM found WHERE alone IS NULL")  # noqa: S608
         judged = [self._is_accepted(stamp) for stamp in stamps.fetchall()]
-        return lines, [row[0] for row in alone], not all(judged)
+        return lines, not all(judged)
+
+    def alone(self, which: str = "alone IS NOT NULL") -> list[int]:
+        """The numbers of lines taken in last that stay whole."""
+        found = self._run(f"SELECT abs(alone) FROM found WHERE {which}").fetchall()  # noqa: S608
+        return [row[0] for row in found]
 
     def refused_lines(self, source: str, line: str, whole: str) -> list[int]:
         """The numbers of lines whose stamp the parser refuses or remarks on; they are not summed."""
@@ -95,7 +99,7 @@ class Sums:
             f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM found "  # noqa: S608
             f"JOIN kinds USING ({kind}) JOIN spans USING ({self._span}) WHERE alone IS NULL"
         )
-        self._rows += self._run("SELECT count(*) FROM found").fetchall()[0][0]
+        self._rows += self._run("SELECT count(*) FROM found WHERE alone IS NULL").fetchall()[0][0]
         self._is_compact = False
         if self._rows > MOST_ROWS:
             self._compact()
@@ -121,14 +125,15 @@ class Sums:
         return self._rows > MOST_ROWS // 2 + MOST_ROWS // 8 and self._is_compact
 
     def _compact(self) -> None:
-        """One row for each kind and span; the rows of a kind stand together."""
+        """One row for each kind and span: those of some kinds together, in the order of their lines,
+        for so the ledger's indexes grow at one end."""
         amounts = "".join(
             f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in self._amounts
         )
         self._run(
             "CREATE OR REPLACE TABLE sums AS SELECT kind, span, sum(n)::BIGINT AS n, "  # noqa: S608
             f"min(first) AS first, max(last) AS last{amounts} FROM sums GROUP BY kind, span "
-            "ORDER BY kind"
+            f"ORDER BY kind // {FETCHED_KINDS}, first"
         )
         self._rows = self._run("SELECT count(*) FROM sums").fetchall()[0][0]
         self._is_compact = True
@@ -140,14 +145,12 @@ class Sums:
             [field for field, name in AMOUNTS.items() if name in self._layout.amounts],
             [engine_name(n) for n in AMOUNTS.values() if n in self._layout.amounts],
         )
-        query = totals_query(names, f"{self._kind}")
-        with self._connection.cursor() as cursor:  # the tables below ask the engine meanwhile
-            totals = cursor.execute(query)
-            while batch := totals.fetchmany(FETCHED_KINDS):
-                kinds = [
-                    Kind.of(row, names, *self._fields(row[names.first_text :])) for row in batch
-                ]
-                yield SumsTable(self._connection, names, kinds, self._told_spans)
+        blocks = self._run(f"SELECT DISTINCT kind // {FETCHED_KINDS} FROM sums ORDER BY 1")  # noqa: S608
+        for (block,) in blocks.fetchall():
+            mine = f"kind // {FETCHED_KINDS} = {block}"
+            rows = self._run(totals_query(names, self._kind, mine)).fetchall()
+            kinds = [Kind.of(row, names, *self._fields(row[names.first_text :])) for row in rows]
+            yield SumsTable(self._connection, names, kinds, self._told_spans)
         self._run("DELETE FROM sums")
         self._rows, self._is_compact = 0, False
 

@@ -137,12 +137,15 @@ class Layout:
         """The texts of a kind that this file has."""
         return tuple(name for name in (*STAMP, *REST.values()) if name in self.texts)
 
+    def uncertain(self) -> str:
+        """A condition that holds for every line with an amount that the engine may not add."""
+        return " OR ".join(f"NOT {amount.plain}" for amount in self.amounts.values()) or "FALSE"
+
     def stays_whole(self) -> str:
-        """A condition that holds for every line that the parser must read."""
-        uncertain = " OR ".join(f"NOT {amount.plain}" for amount in self.amounts.values())
+        """A condition that holds for every line that may not go into a sum."""
         gpu = bulk_sieve.looks_like_gpu(self.texts, together=self.cells is not None)
         reached = bulk_sieve.is_reached(self.rules, self.texts)
-        return f"coalesce({uncertain or 'FALSE'} OR {gpu} OR {reached}, FALSE)"
+        return f"coalesce({self.uncertain()} OR {gpu} OR {reached}, FALSE)"
 
     def alike(self) -> str:
         """Which optional amounts a line lacks, and whether the other two are equal; see `Summing`."""
@@ -160,18 +163,24 @@ class Layout:
         return " + ".join(flags) or "0"
 
 
-def grouped(layout: Layout, source: str, line: str, whole: str) -> str:
+def grouped(layout: Layout, source: str, line: str, whole: str, told: Sequence[str] = ()) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
-    `line` gives a line's number and `whole` says of each whether it stays whole.
+    `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
+    `alone`, below zero where an amount is uncertain. Such a row also tells the texts of the columns
+    `told`.
     """
     cells = layout.cells or layout.texts
     keys = [f"coalesce({cells[name]}, '') AS {engine_name(name)}" for name in (*layout.kind, *SPAN)]
-    keys += [f"{layout.alike()} AS alike", f"CASE WHEN {whole} THEN {line} END AS alone"]
+    signed = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END"
+    keys += [f"{layout.alike()} AS alike", f"CASE WHEN {whole} THEN {signed} END AS alone"]
     found = ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         found.append(f"sum({amount.value}) AS {engine_name(name)}")
         found.append(f"max({amount.decimals}) AS d_{engine_name(name)}")
+    for name in told:
+        text = f"CASE WHEN {whole} THEN {layout.texts[name]} END"
+        found.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = ", ".join(str(place) for place in range(1, len(keys) + 1))
     return f"SELECT {', '.join((*keys, *found))} FROM {source} GROUP BY {places}"  # noqa: S608
 

@@ -1,6 +1,6 @@
-"""Kept sums that stand in a table of the engine: what each kind of them shares, and their lines.
+"""Charges that stand in a table of the engine: what each kind of them shares, and their lines.
 
-A line is what COPY reads, so that very many sums reach the ledger without an object of any.
+A line is what COPY reads, so that very many charges reach the ledger without an object of any.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LINE: Final = (
     "charge_period_end",
     *AMOUNTS,
 )
-"""What a line of `SumsTable.lines` tells, before its ending."""
-_TAB: Final = "chr(9)"
-_UNKNOWN: Final = r"'\N'"
+"""What a line of a SumsTable tells, before its ending."""
+TAB: Final = "chr(9)"
+UNKNOWN: Final = r"'\N'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +105,71 @@ class Kind:
         )
 
 
-def totals_query(names: Names, texts: str) -> str:
-    """Each kind with what its sums come to, and then its texts."""
+def totals_query(names: Names, texts: str, mine: str) -> str:
+    """Each kind for which `mine` holds, with what its sums come to, and then its texts."""
     totals = "".join(
         f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in names.columns
     )
-    amounts = "".join(f", {_with_decimals(name)}" for name in names.columns)
+    amounts = "".join(f", {with_decimals(name)}" for name in names.columns)
     return (
         f"SELECT kind, rows, n, first, last, starts, ends{amounts}, {texts} FROM ("  # noqa: S608
         "SELECT kind, count(*) AS rows, sum(n)::BIGINT AS n, min(first) AS first, "
         f"max(last) AS last, min(starts) AS starts, max(ends) AS ends{totals} "
-        "FROM sums JOIN spans USING (span) GROUP BY kind) JOIN kinds USING (kind) ORDER BY kind"
+        f"FROM sums JOIN spans USING (span) WHERE {mine} GROUP BY kind) "
+        "JOIN kinds USING (kind) ORDER BY kind"
     )
 
 
-class SumsTable:
-    """The sums of some kinds. To be read before the document is read on: then they are gone."""
+class Table:
+    """Charges that stand in a table of the engine, as text with an ending for each kind.
+
+    To be read before the document is read on: then they are gone. `fields` says which fields of a
+    record a line tells before its ending.
+    """
+
+    fields: Sequence[str]
+
+    def __init__(self, connection: DuckDBPyConnection, kinds: Sequence[Kind]) -> None:
+        self.kinds = kinds
+        self._connection = connection
+
+    def lines(self, endings: Mapping[int, str]) -> Iterator[str]:
+        """The charges of the kinds that have an ending, some thousand lines of text at a time.
+
+        A line tells the texts of `fields` with a tab between, `\\N` for what is unknown, and then the
+        ending of its kind, which has its own tab in front and line feed at the end.
+        """
+        run = self._connection.execute
+        run("CREATE OR REPLACE TABLE endings AS SELECT unnest($1) AS kind, unnest($2) AS ending",
+            [list(endings), list(endings.values())])  # fmt: skip
+        table, told, joined, mine = self._source()
+        first, last = run(
+            f"SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM {table} WHERE {mine}"  # noqa: S608
+        ).fetchall()[0]
+        for start in range(first, last + 1, LINES_AT_ONCE):
+            end = min(start + LINES_AT_ONCE - 1, last)
+            query = (
+                f"SELECT string_agg({told} || ending, '') FROM (SELECT * FROM {table} "  # noqa: S608
+                f"WHERE rowid BETWEEN {start} AND {end}) {joined} "
+                f"JOIN endings USING (kind) WHERE {mine}"
+            )
+            (text,) = run(query).fetchall()[0]
+            if text is not None:
+                yield text
+
+    def _source(self) -> tuple[str, str, str, str]:
+        """The table, what a line tells in SQL, what is joined for it, and which rows are meant."""
+        raise NotImplementedError
+
+    def records(self) -> Iterator[ChargeRecord]:
+        """The same charges as records."""
+        raise NotImplementedError
+
+
+class SumsTable(Table):
+    """The sums of some kinds."""
+
+    fields = LINE
 
     def __init__(
         self,
@@ -129,34 +178,14 @@ class SumsTable:
         kinds: Sequence[Kind],
         spans: Callable[[], Sequence[tuple[datetime, datetime]]],
     ) -> None:
-        self.kinds = kinds
-        self._connection, self._names, self._spans = connection, names, spans
+        super().__init__(connection, kinds)
+        self._names, self._spans = names, spans
         self._mine = f"kind BETWEEN {kinds[0].key} AND {kinds[-1].key}"
 
-    def lines(self, endings: Mapping[int, str]) -> Iterator[str]:
-        """The sums of the kinds that have an ending, some thousand lines of text at a time.
-
-        A line tells the texts of `LINE` with a tab between, `\\N` for an unknown amount, and then
-        the ending of its kind, which has its own tab in front and line feed at the end.
-        """
-        run = self._connection.execute
-        run("CREATE OR REPLACE TABLE endings AS SELECT unnest($1) AS kind, unnest($2) AS ending",
-            [list(endings), list(endings.values())])  # fmt: skip
-        amounts = [f"coalesce({_with_decimals(name)}, {_UNKNOWN})" for name in self._columns()]
-        told = f" || {_TAB} || ".join(("first", "last", "n", "told", *amounts))
-        first, last = run(
-            f"SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM sums WHERE {self._mine}"  # noqa: S608
-        ).fetchall()[0]
-        for start in range(first, last + 1, LINES_AT_ONCE):
-            end = min(start + LINES_AT_ONCE - 1, last)
-            query = (
-                f"SELECT string_agg({told} || ending, '') FROM (SELECT * FROM sums "  # noqa: S608
-                f"WHERE rowid BETWEEN {start} AND {end}) "
-                "JOIN spans USING (span) JOIN endings USING (kind)"
-            )
-            (text,) = run(query).fetchall()[0]
-            if text is not None:
-                yield text
+    def _source(self) -> tuple[str, str, str, str]:
+        amounts = [f"coalesce({with_decimals(name)}, {UNKNOWN})" for name in self._columns()]
+        told = f" || {TAB} || ".join(("first", "last", "n", "told", *amounts))
+        return "sums", told, "JOIN spans USING (span)", self._mine
 
     def _columns(self) -> Iterator[str]:
         """The columns of all four amounts; one that the file does not have is null."""
@@ -166,7 +195,7 @@ class SumsTable:
     def records(self) -> Iterator[ChargeRecord]:
         """The same sums as records."""
         spans, by_key = self._spans(), {kind.key: kind for kind in self.kinds}
-        amounts = "".join(f", {_with_decimals(name)}" for name in self._names.columns)
+        amounts = "".join(f", {with_decimals(name)}" for name in self._names.columns)
         found = self._connection.execute(
             f"SELECT kind, span, n, first, last{amounts} FROM sums WHERE {self._mine}"  # noqa: S608
         )
@@ -175,7 +204,28 @@ class SumsTable:
                 yield by_key[kind].one(first, last, count, spans[span], self._names.of(told))
 
 
-def _with_decimals(name: str) -> str:
+class KeptTable(Table):
+    """Lines kept whole, ready for COPY; their kinds are what the parser read of them."""
+
+    def __init__(
+        self,
+        connection: DuckDBPyConnection,
+        kinds: Sequence[Kind],
+        fields: Sequence[str],
+        records: Callable[[], Iterator[ChargeRecord]],
+    ) -> None:
+        super().__init__(connection, kinds)
+        self.fields, self._records = fields, records
+
+    def _source(self) -> tuple[str, str, str, str]:
+        return "ready", "told", "", "TRUE"
+
+    def records(self) -> Iterator[ChargeRecord]:
+        """The same lines as the parser reads them one by one."""
+        return self._records()
+
+
+def with_decimals(name: str) -> str:
     """A sum as text with the decimals of the most exact of its lines (method §3.7)."""
     if not name:
         return "NULL"

@@ -81,7 +81,8 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     return Parsed(account, charges_of(rows, len(header), places, account, charge_of))
 
 
-def _period(row: Row, kind: str) -> tuple[datetime, datetime]:
+def period(row: Row, kind: str) -> tuple[datetime, datetime]:
+    """The `Charge` or `Billing` period of a row; Fault when it ends before it starts."""
     start, end = row.moment(f"{kind}PeriodStart"), row.moment(f"{kind}PeriodEnd")
     if end < start:
         value = row.text(f"{kind}PeriodEnd")
@@ -106,8 +107,8 @@ def _currency(row: Row) -> str:
 
 def charge_of(row: Row) -> ChargeRecord:
     """The charge of a row whose columns are known by their FOCUS names."""
-    billing_start, billing_end = _period(row, "Billing")
-    start, end = _period(row, "Charge")
+    billing_start, billing_end = period(row, "Billing")
+    start, end = period(row, "Charge")
     details = row.map("SkuPriceDetails")
     instance_type, gpu = _machine(row, details)
     frequency = row.text("ChargeFrequency")

@@ -22,7 +22,7 @@ from finops.sources.bulk_chunks import Chunks
 from finops.sources.bulk_csv import CsvLines, plain_header
 from finops.sources.bulk_parquet import ParquetLines, described
 from finops.sources.bulk_sums import SPAN
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_table import Table
 from finops.sources.files import open_plain, without_marks
 from finops.sources.parquet import MAGIC, check_width, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
@@ -38,7 +38,7 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
 }
 
-Records = Iterator[ChargeRecord | Rejection | SumsTable]
+Records = Iterator[ChargeRecord | Rejection | Table]
 
 
 def has_more_lines(path: Path, name: str, limit: int) -> bool:

@@ -17,7 +17,7 @@ from finops.core.engine_start import EngineStart
 from finops.core.rate_card import Card
 
 if TYPE_CHECKING:
-    from finops.sources.bulk_table import SumsTable
+    from finops.sources.bulk_table import Table
 
 SHOWN_VALUE_CHARACTERS = 200
 CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")  # of FOCUS
@@ -228,8 +228,8 @@ Record = (
 class Parsed:
     """A parser's answer: the account, and the records to be read once, in the file's order.
 
-    A file that is read in bulk gives its kept sums by the table.
+    A file that is read in bulk gives charges by the table.
     """
 
     account: Account
-    records: Iterator[Record | SumsTable]
+    records: Iterator[Record | Table]

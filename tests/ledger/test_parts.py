@@ -20,7 +20,7 @@ from finops import embedded
 from finops.celery import app
 from finops.ledger.models import Charge, Document, RejectedRow, Snapshot
 from finops.ledger.operations import documents, part_reading, parts, spool
-from finops.ledger.operations.part_reading import Job, NobodyWaits, Rows, SumRows, Terms
+from finops.ledger.operations.part_reading import Job, NobodyWaits, Rows, TableRows, Terms
 from finops.ledger.tasks import read_part
 from finops.sources.records import Refused
 from tests.house.product import environment
@@ -340,7 +340,7 @@ def test_keys_of_kept_sums_change_where_their_digest_follows_and_nowhere_else() 
     digest = "d" * 64
     lines = f"5\t-1\tx\t-1\t{digest}\ty\n6\t-2\t\\N\t-2\t{digest}\t-1\n"
     told = f"5\t-1\tx\t12\t{digest}\ty\n6\t-2\t\\N\t7\t{digest}\t-1\n"
-    assert SumRows(lines).of({-1: 12, -2: 7}, digest) == told
+    assert TableRows(("line",), lines).of({-1: 12, -2: 7}, digest) == told
 
 
 @pytest.mark.parametrize("text", ["US\0n", "\0t", "\0"])

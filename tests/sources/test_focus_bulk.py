@@ -6,8 +6,11 @@ The expected sums are added here with Python's Decimal from what the line-by-lin
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import io
+import json
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +24,7 @@ from hypothesis import strategies as st
 from finops.core.allocation import OUT_OF_SCOPE, Place, Rule, charge_matchers
 from finops.core.matching import parse_matchers
 from finops.sources import bulk_chunks, bulk_sieve, bulk_store, focus, focus_bulk
-from finops.sources.bulk_table import LINE, SumsTable
+from finops.sources.bulk_table import LINE, KeptTable, SumsTable
 from finops.sources.gpu_shapes import catalogue
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import AMOUNTS, DIMENSIONS, is_summable
@@ -76,8 +79,70 @@ def told(records: Iterable[object]) -> Iterator[object]:
             assert sum(kind.sums for kind in one.kinds) == len(sums)
             assert merged(kind.total for kind in one.kinds) == merged(sums)
             yield from sums
+        elif isinstance(one, KeptTable):
+            kept = list(one.records())
+            endings = {kind.key: f"\t{rest(one, kind.total)!a}\n" for kind in one.kinds}
+            lines = "".join(one.lines(endings)).removesuffix("\n").split("\n")
+            assert [cells(line) for line in lines] == [as_cells(one, each) for each in kept]
+            assert sum(kind.sums for kind in one.kinds) == len(kept)
+            assert gathered(one, (kind.total for kind in one.kinds)) == gathered(one, kept)
+            yield from kept
         else:
             yield one
+
+
+def rest(table: KeptTable, record: ChargeRecord) -> list[object]:
+    """What a line's ending has to tell: all that the line does not."""
+    names = [one.name for one in dataclasses.fields(record)]
+    return [getattr(record, n) for n in names if n not in (*table.fields, "line_count")]
+
+
+def cells(line: str) -> list[object]:
+    """The cells of a line of COPY's text form, amounts as Decimal."""
+    *told, ending = line.split("\t")
+    found: list[object] = [None if cell == r"\N" else unescaped(cell) for cell in told]
+    for place in range(3, 3 + 8):
+        text = found[place]
+        found[place] = None if text is None else str(Decimal(str(text)))
+    return [*found, ending]
+
+
+def unescaped(cell: str) -> str:
+    signs = {r"\\": "\\", r"\t": "\t", r"\n": "\n", r"\r": "\r"}
+    return re.sub(r"\\.", lambda found: signs[found[0]], cell)
+
+
+def as_cells(table: KeptTable, record: ChargeRecord) -> list[object]:
+    """The same of a record."""
+    found: list[object] = []
+    for name in table.fields:
+        value = getattr(record, name)
+        if name == "tags":
+            value = json.dumps(value, ensure_ascii=False)
+        found.append(None if value is None else str(value))
+    return [*found, ascii(rest(table, record))]
+
+
+def gathered(table: KeptTable, records: Iterable[ChargeRecord]) -> dict[str, list[object]]:
+    """What lines come to that differ in nothing but what a line tells."""
+    found: dict[str, list[ChargeRecord]] = defaultdict(list)
+    for one in records:
+        found[ascii(rest(table, one))].append(one)
+    return {
+        key: [
+            min(one.line for one in each),
+            sum(one.line_count for one in each),
+            min(one.charge_period_start for one in each),
+            max(one.charge_period_end for one in each),
+            *(str(known(getattr(one, name) for one in each)) for name in AMOUNTS),
+        ]
+        for key, each in found.items()
+    }
+
+
+def known(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum of what is known."""
+    return added(amount for amount in amounts if amount is not None)
 
 
 def shared(record: ChargeRecord) -> list[object]:
@@ -199,6 +264,32 @@ def test_many_decimals_and_many_digits_are_added_exactly(folder: Path) -> None:
     _, sums, rejections, _ = both_ways(path)
     assert not rejections
     assert sums
+
+
+def test_ordinary_lines_of_gpu_time_come_by_the_table_and_odd_ones_alone(folder: Path) -> None:
+    gpu = {"ChargeDescription": "8 H100 GPUs"}
+    odd = [
+        {"ResourceId": "a\\b"},
+        {"ResourceId": " blank"},
+        {"ServiceName": "tab\tin it"},
+        {"BilledCost": "1e3"},
+        {"ListCost": "0." + "1" * 19},
+        {"Tags": "no map"},
+        {"ChargePeriodEnd": "2026-10-05T30:00:00Z"},
+        {"BillingCurrency": ""},
+        {"ChargeDescription": "no GPU"},
+    ]
+    fine = [
+        {"ResourceId": "an é in it"},
+        {"SubAccountId": "NULL"},
+        {"Tags": '{"a": "b\\\\c"}'},
+        {"ListCost": ""},
+    ]
+    path = written(folder, *(gpu | row for row in (*odd, *fine)))
+    both_ways(path)
+    records = focus_bulk.parse(path, path.name, "focus", [], 1).records
+    tables = [one for one in records if isinstance(one, KeptTable)]
+    assert sum(kind.total.line_count for table in tables for kind in table.kinds) == len(fine)
 
 
 def test_a_sum_has_the_decimals_of_its_most_exact_line(folder: Path) -> None:
@@ -411,6 +502,8 @@ CELLS = st.fixed_dictionaries(
         "CommitmentDiscountId": st.sampled_from(["", "sp-1"]),
         "CommitmentDiscountStatus": st.sampled_from(["", "Used", "Unused"]),
         "ResourceId": WORDS,
+        "RegionId": WORDS,
+        "PricingQuantity": AMOUNT_TEXTS,
         "Tags": MAPS,
     },
 )
@@ -418,7 +511,8 @@ CELLS = st.fixed_dictionaries(
 
 def rows_text(rows: list[dict[str, str]], feed: str, quoting: int) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(ROW), lineterminator=feed, quoting=quoting)  # type: ignore[arg-type]
+    names = [*ROW, "RegionId", "PricingQuantity"]
+    writer = csv.DictWriter(out, names, "", lineterminator=feed, quoting=quoting)  # type: ignore[arg-type]
     writer.writeheader()
     writer.writerows(ROW | row for row in rows)
     return out.getvalue()

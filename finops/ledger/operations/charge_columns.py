@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from finops.ledger.operations.charge_rows import COLUMNS, row_of
+from finops.ledger.operations.charge_rows import COLUMNS, RECORD_NAMES, row_of
 from finops.sources.records import ChargeRecord
 from finops.sources.summing import DIMENSIONS
 
-NAMES = {"charge_start": "charge_period_start", "charge_end": "charge_period_end"}
-"""Columns of the table that a record calls otherwise."""
 KEPT = frozenset(COLUMNS) - {"snapshot_id", "document_id", "line", "last_line", "line_count"}
-SUMMED = frozenset(name for name in KEPT if NAMES.get(name, name) in DIMENSIONS)
+SUMMED = frozenset(name for name in KEPT if RECORD_NAMES.get(name, name) in DIMENSIONS)
 """What all lines of a kept sum have in common."""
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
-"""Lines of invoice exports on their way to charges: refused, completed, summed, counted.
+"""Lines of invoice exports on their way to charges: refused, completed, summed, counted, told.
 
-Nothing here knows the database, so that a worker can do it for a part of a delivery
+Nothing here asks the database, so that a worker can do it for a part of a delivery
 (method §3.2, §3.3, §3.5).
 """
 
@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from finops.core.amounts import FourAmounts, Money
-from finops.ledger.operations.charge_rows import storable
+from finops.ledger.operations.charge_rows import ending_of, storable
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.reaching import Reaching, Scope
 from finops.sources.azure_cost import ACTUAL
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_table import Table
 from finops.sources.gpu_shapes import UNRECOGNISED
 from finops.sources.records import CHARGE_CATEGORIES, ChargeRecord, Refused, Rejection
 from finops.sources.summing import LONGEST_NAME_CHARACTERS, Summing, is_summable
@@ -27,7 +27,7 @@ LONGEST_CURRENCY_CHARACTERS = 40
 HALF_A_MONTH = timedelta(days=15)
 
 SnapshotOf = Callable[[Scope], int]
-TakeTable = Callable[[SumsTable], None]
+TakeTable = Callable[[Table], None]
 Scoped = tuple[ChargeRecord, Scope]
 
 
@@ -139,7 +139,7 @@ def _cut(records: Iterator[Any], take_table: TakeTable | None) -> Iterator[list[
     """Records some thousand at a time; a table is read at once, for it is gone with the next."""
     batch: list[Any] = []
     for record in records:
-        if not isinstance(record, SumsTable):
+        if not isinstance(record, Table):
             batch.append(record)
         elif take_table is not None:
             take_table(record)
@@ -185,7 +185,7 @@ def count(
     """Adds a charge to the document's sums; returns the snapshot it belongs to.
 
     `snapshot_of` gives the snapshot of a scope that is new to the document. A record can stand for
-    several `rows` of kept sums that it is the total of.
+    several charges that it is the total of: `line_count` lines kept whole, or `rows` of kept sums.
     """
     amounts: FourAmounts = (
         record.billed_cost,
@@ -198,7 +198,7 @@ def count(
         sums.sums += rows
         sums.summed += record.line_count
     else:
-        sums.charges += 1
+        sums.charges += record.line_count
     sums.total.add(record.currency, amounts)
     if record.gpu_model is not None:
         known = record.gpu_model != UNRECOGNISED
@@ -216,6 +216,26 @@ def count(
     lines.start = min(lines.start, record.charge_period_start)
     lines.end = max(lines.end, record.charge_period_end)
     return lines.snapshot_id
+
+
+def told_by(
+    table: Table,
+    sha256: str,
+    sums: Sums,
+    snapshot_of: SnapshotOf,
+    only: frozenset[Scope] | None = None,
+) -> Iterator[str]:
+    """The charges of a document's table as lines, of the scopes `only` or all.
+
+    All are counted at once, by the kind; the lines come as they are asked for.
+    """
+    endings: dict[int, str] = {}
+    for kind in table.kinds:
+        scope = scope_of(kind.total)
+        if only is None or scope in only:
+            snapshot = count(kind.total, scope, sums, snapshot_of, kind.sums)
+            endings[kind.key] = ending_of(kind.total, snapshot, sha256, table.fields)
+    return table.lines(endings) if endings else iter(())
 
 
 def billing_month(record: ChargeRecord) -> str:

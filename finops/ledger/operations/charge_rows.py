@@ -1,17 +1,14 @@
-"""Charges as rows of their table: which columns, and what of a text can be stored."""
+"""Charges as rows of their table: which columns, and what of a text can be stored; no database."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from django.db import connections
-
 from finops.ledger.operations.bulk_text import text_field
-from finops.ledger.which import ledger_name
-from finops.sources.bulk_table import LINE
 from finops.sources.records import ChargeRecord
 from finops.sources.summing import DIMENSIONS
 
@@ -69,9 +66,10 @@ COLUMNS = (
     *TEXTS,
     "tags",
 )
-_OF_LINES = {"charge_period_start": "charge_start", "charge_period_end": "charge_end"}
+RECORD_NAMES = {"charge_start": "charge_period_start", "charge_end": "charge_period_end"}
 """Columns of the table that a record calls otherwise."""
-_OF_KIND = (
+_COLUMN_NAMES = {field: column for column, field in RECORD_NAMES.items()}
+_OF_SUMS = (
     "snapshot_id",
     "document_id",
     "billing_period_start",
@@ -81,10 +79,7 @@ _OF_KIND = (
     *(name for name in TEXTS if name in DIMENSIONS),
     "tags",
 )
-SUM_COLUMNS = (*(_OF_LINES.get(name, name) for name in LINE), *_OF_KIND)
-"""The columns of a kept sum: first those that its line tells, then those that its kind shares."""
-COPY_SUMS = f"COPY ledger_charge ({', '.join(SUM_COLUMNS)}) FROM STDIN"
-COPY = f"COPY ledger_charge ({', '.join(COLUMNS)}) FROM STDIN"
+_OF_THE_TABLE = ("last_line", "line_count")  # its defaults say that a line is kept whole
 _PLACE = attrgetter(
     "line",
     "last_line",
@@ -128,31 +123,26 @@ def storable(text: str) -> str:
     return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
 
 
-def copy_charges(rows: list[tuple[Any, ...]]) -> None:
-    """Adds rows of `row_of` to the ledger in use, all at once."""
-    if not rows:
-        return
-    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
-        for row in rows:
-            copy.write_row(row)
+@lru_cache(maxsize=8)
+def shared_columns(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that lines of a table of charges share, after the `fields` that each tells.
+
+    A kept sum has nothing but its dimensions; of a line kept whole each column is told.
+    """
+    told = {_COLUMN_NAMES.get(name, name) for name in fields}
+    columns = _OF_SUMS if "last_line" in fields else COLUMNS
+    return tuple(name for name in columns if name not in told and name not in _OF_THE_TABLE)
 
 
-def ending_of(record: ChargeRecord, snapshot_id: int, sha256: str) -> str:
-    """What the lines of sums like this one end in: the columns that they share, in COPY's text form."""
+def columns_of(fields: Sequence[str]) -> tuple[str, ...]:
+    """All columns of such lines, in their order."""
+    own = (_COLUMN_NAMES.get(name, name) for name in fields)
+    return (*own, *shared_columns(tuple(fields)))
+
+
+def ending_of(record: ChargeRecord, snapshot_id: int, sha256: str, fields: Sequence[str]) -> str:
+    """What such lines like this charge end in: the columns that they share, in COPY's text form."""
     row = dict(zip(COLUMNS, row_of(record, snapshot_id, sha256), strict=True))
-    cells = (row[name] for name in _OF_KIND)
-    fields = (r"\N" if cell is None else text_field(str(cell)).decode() for cell in cells)
-    return "\t" + "\t".join(fields) + "\n"
-
-
-def copy_sums(parts: Iterable[str]) -> None:
-    """Adds kept sums that were written as lines, each with an ending of `ending_of`."""
-    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY_SUMS) as copy:
-        for part in parts:
-            copy.write(part)
-
-
-def copy_text(lines: bytes) -> None:
-    """Adds rows that were written as lines of COPY's text form to the ledger in use."""
-    with connections[ledger_name()].cursor() as cursor, cursor.copy(COPY) as copy:
-        copy.write(lines)
+    cells = (row[name] for name in shared_columns(tuple(fields)))
+    told = (r"\N" if cell is None else text_field(str(cell)).decode() for cell in cells)
+    return "\t" + "\t".join(told) + "\n"

@@ -23,6 +23,7 @@ from finops.ledger.models import (
     Reread,
     Snapshot,
 )
+from finops.ledger.operations.charge_copy import copy_charges, copy_lines, copy_text
 from finops.ledger.operations.charge_lines import (
     BATCH_ROWS,
     Completing,
@@ -30,26 +31,20 @@ from finops.ledger.operations.charge_lines import (
     Sums,
     batches,
     count,
-    scope_of,
+    told_by,
 )
-from finops.ledger.operations.charge_rows import (
-    copy_charges,
-    copy_sums,
-    copy_text,
-    ending_of,
-    row_of,
-)
+from finops.ledger.operations.charge_rows import row_of
 from finops.ledger.operations.charge_rows import storable as storable
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.part_reading import Part, Rows, SumRows
+from finops.ledger.operations.part_reading import Part, Rows, TableRows
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.rate_cards import cards
 from finops.ledger.operations.reach import Reach, keeps_sums
 from finops.ledger.operations.reaching import Scope
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.which import atomic, ledger_name
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_table import Table
 from finops.sources.records import Account, Parsed, Refused, Rejection
 from finops.trail import operations as trail
 
@@ -242,16 +237,10 @@ def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
     return sums
 
 
-def _post_table(table: SumsTable, one: Offered, delivery: _Delivery, sums: Sums) -> None:
-    """Posts the kept sums of a table: counted by the kind, written by the line."""
-    endings: dict[int, str] = {}
-    for kind in table.kinds:
-        scope = scope_of(kind.total)
-        if one.only is None or scope in one.only:
-            snapshot = count(kind.total, scope, sums, delivery.snapshot_of, kind.sums)
-            endings[kind.key] = ending_of(kind.total, snapshot, one.kept.sha256)
-    if endings:
-        copy_sums(table.lines(endings))
+def _post_table(table: Table, one: Offered, delivery: _Delivery, sums: Sums) -> None:
+    """Posts the charges of a table: counted by the kind, written by the line."""
+    lines = told_by(table, one.kept.sha256, sums, delivery.snapshot_of, one.only)
+    copy_lines(table.fields, lines)
 
 
 def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
@@ -264,8 +253,8 @@ def _post_spooled(one: Offered, part: Part, delivery: _Delivery) -> Sums:
     for block in part.blocks():
         if isinstance(block, Rows):
             copy_text(block.of(keys[block.snapshot]))
-        elif isinstance(block, SumRows):
-            copy_sums([block.of(keys, one.kept.sha256)])
+        elif isinstance(block, TableRows):
+            copy_lines(block.fields, [block.of(keys, one.kept.sha256)])
         else:
             keep_rejections(one.kept.sha256, block)
     return part.sums

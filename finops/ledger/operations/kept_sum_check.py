@@ -10,14 +10,14 @@ from typing import Any
 
 from finops.core.money import EXACT
 from finops.ledger.models import Charge, Document
-from finops.ledger.operations.charge_columns import NAMES, SUMMED, in_order, shown
-from finops.ledger.operations.charge_rows import storable
+from finops.ledger.operations.charge_columns import SUMMED, in_order, shown
+from finops.ledger.operations.charge_rows import RECORD_NAMES, storable
 from finops.sources.azure_cost import ACTUAL
 from finops.sources.records import ChargeRecord
 from finops.sources.summing import AMOUNTS
 
 SHARED = in_order(SUMMED)
-_SHARED = attrgetter(*(NAMES.get(name, name) for name in SHARED))
+_SHARED = attrgetter(*(RECORD_NAMES.get(name, name) for name in SHARED))
 _AMOUNTS = attrgetter(*AMOUNTS)
 Key = tuple[Any, ...]
 

@@ -27,15 +27,15 @@ from finops.ledger.operations.charge_lines import (
     Sums,
     batches,
     count,
-    scope_of,
+    told_by,
 )
-from finops.ledger.operations.charge_rows import ending_of, row_of
+from finops.ledger.operations.charge_rows import row_of
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.reach import parse
 from finops.ledger.operations.reaching import Reaching, Scope
 from finops.ledger.which import LedgerName, use_ledger
-from finops.sources.bulk_table import SumsTable
+from finops.sources.bulk_table import Table
 from finops.sources.records import Account, Refused, Rejection
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -99,9 +99,11 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class SumRows:
-    """Kept sums as lines of COPY's text form, with the keys that the part gives to snapshots."""
+class TableRows:
+    """Charges of a table as lines of COPY's text form, with the keys that the part gives to
+    snapshots; `fields` are told before the ending."""
 
+    fields: Sequence[str]
     lines: str
 
     def of(self, keys: Mapping[int, int], sha256: str) -> str:
@@ -120,7 +122,7 @@ class Part:
     sums: Sums
     rows: Path
 
-    def blocks(self) -> Iterator[Rows | SumRows | list[Rejection]]:
+    def blocks(self) -> Iterator[Rows | TableRows | list[Rejection]]:
         """Rows and rejections in the order they were read, a few thousand at a time."""
         with self.rows.open("rb") as file:
             while (block := pickle.load(file)) is not None:  # noqa: S301 - our own process wrote it
@@ -196,10 +198,10 @@ def _read(job: Job) -> Part:
     sums = Sums()
     with job.rows.open("wb") as file:
 
-        def take_table(table: SumsTable) -> None:
-            for lines in _sums(table, job.kept.sha256, sums):
+        def take_table(table: Table) -> None:
+            for lines in told_by(table, job.kept.sha256, sums, _own_key(sums)):
                 _check_awaited(job)
-                pickle.dump(SumRows(lines), file)
+                pickle.dump(TableRows(table.fields, lines), file)
 
         found = batches(parsed.records, completing, sums=True, take_table=take_table)
         for charges, rejections in found:
@@ -216,15 +218,6 @@ def _read(job: Job) -> Part:
 def _check_awaited(job: Job) -> None:
     if not spool.is_awaited(job.folder):
         raise NobodyWaits(job.kept.name)
-
-
-def _sums(table: SumsTable, sha256: str, sums: Sums) -> Iterator[str]:
-    """The kept sums of a table, counted by the kind, written by the line."""
-    endings: dict[int, str] = {}
-    for kind in table.kinds:
-        snapshot = count(kind.total, scope_of(kind.total), sums, _own_key(sums), kind.sums)
-        endings[kind.key] = ending_of(kind.total, snapshot, sha256)
-    yield from table.lines(endings)
 
 
 def _own_key(sums: Sums) -> Callable[[Scope], int]:

@@ -1,0 +1,315 @@
+"""Lines kept whole, prepared by the engine many at a time: what COPY reads, without an object each.
+
+The parser reads each *shape* once (what it must accept of a line, and the texts that tell its
+machine), each charge period once and each cell of tags once. Everything else of an ordinary line is
+copied as it stands. A line that is not ordinary in every cell is *odd*: the parser reads it alone,
+so that values, rejections and remarks are its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from finops.core.period import EPOCH
+from finops.sources import bulk_sieve
+from finops.sources.bulk_sums import AMOUNTS, SPAN, STAMP, Layout, engine_name
+from finops.sources.bulk_table import (
+    FETCHED_ROWS,
+    TAB,
+    UNKNOWN,
+    KeptTable,
+    Kind,
+    Names,
+    with_decimals,
+)
+from finops.sources.cells import NULLS, text_map, text_or_none
+from finops.sources.focus import charge_of, period
+from finops.sources.records import ChargeRecord
+from finops.sources.rows import Fault, Row
+from finops.sources.summing import LONGEST_NAME_CHARACTERS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SHAPE: Final = (*STAMP, "ChargeFrequency", *bulk_sieve.MACHINE, *bulk_sieve.PARTS)
+TEXTS: Final = {
+    "charge_class": ("ChargeClass",),
+    "sub_account": ("SubAccountId",),
+    "sub_account_name": ("SubAccountName",),
+    "service": ("ServiceName",),
+    "service_category": ("ServiceCategory",),
+    "resource": ("ResourceId",),
+    "resource_name": ("ResourceName",),
+    "region": ("RegionId", "RegionName"),
+    "pricing_category": ("PricingCategory",),
+    "pricing_unit": ("PricingUnit",),
+    "consumed_unit": ("ConsumedUnit",),
+    "commitment": ("CommitmentDiscountId",),
+    "commitment_name": ("CommitmentDiscountName",),
+    "commitment_status": ("CommitmentDiscountStatus",),
+    "invoice": ("InvoiceId",),
+}
+"""Fields that are the text of a cell; of several columns the first that is filled."""
+QUANTITIES: Final = {
+    "pricing_quantity": "PricingQuantity",
+    "consumed_quantity": "ConsumedQuantity",
+    "list_unit_price": "ListUnitPrice",
+    "contracted_unit_price": "ContractedUnitPrice",
+}
+TAGS: Final = "Tags"
+_CELLS: Final = tuple(name for names in TEXTS.values() for name in names)
+READ: Final = tuple(dict.fromkeys((*SHAPE, *SPAN, *_CELLS, *QUANTITIES.values(), TAGS)))
+"""Every column that a charge is made of, but its amounts."""
+LINE: Final = (
+    "line",
+    "charge_period_start",
+    "charge_period_end",
+    *AMOUNTS,
+    *QUANTITIES,
+    *TEXTS,
+    "tags",
+)
+"""What a line of a KeptTable tells, before its ending."""
+MOST_KNOWN: Final = 50_000
+_SOME_SPAN: Final = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NULLS: Final = ", ".join(bulk_sieve.quoted(word) for word in sorted(NULLS))
+_QUANTITY: Final = bulk_sieve.quoted("-?[0-9]{1,28}(\\.[0-9]{1,28})?")
+# Signs that neither COPY nor the parser takes for anything else, without a blank at either end.
+_EDGE: Final = "[!-\\[\\]-~]"
+_ORDINARY: Final = f"(?:{_EDGE}(?:(?:[ -\\[\\]-~]|[^\\x00-\\x7F])*{_EDGE})?)?"
+
+
+class KeptLines:
+    """The lines kept whole of one document, some thousand at a time.
+
+    `columns` are the FOCUS names of the columns that the file has.
+    """
+
+    def __init__(self, connection: DuckDBPyConnection, columns: Collection[str]) -> None:
+        self._connection = connection
+        self.columns = tuple(name for name in READ if name in columns)
+        self.amounts = tuple(name for name in AMOUNTS.values() if name in columns)
+        fields = [field for field, name in AMOUNTS.items() if name in columns]
+        self._names = Names(fields, [engine_name(name) for name in self.amounts])
+        self._shape = [name for name in SHAPE if name in columns]
+        self._has_tags = TAGS in columns
+        self._templates: list[ChargeRecord] = []
+        self._known = 0
+        self._make()
+
+    def _run(self, query: str, values: Sequence[Any] | None = None) -> DuckDBPyConnection:
+        return self._connection.execute(query, values)
+
+    def _make(self) -> None:
+        """Empty tables of what the parser has read; also when they have become too long."""
+        shape = "".join(f", {engine_name(name)} VARCHAR" for name in self._shape)
+        span = "".join(f", {engine_name(name)} VARCHAR" for name in SPAN)
+        self._run(f"CREATE OR REPLACE TABLE shapes (shape INTEGER{shape})")
+        self._run(
+            f"CREATE OR REPLACE TABLE moments (told VARCHAR, starts BIGINT, ends BIGINT{span})"
+        )
+        self._run(f"CREATE OR REPLACE TABLE maps (map VARCHAR, {engine_name(TAGS)} VARCHAR)")
+        self._templates.clear()
+        self._known = 0
+
+    def select(self, layout: Layout, line: str, odd: str) -> str:
+        """What `take` wants to know of a source, for its SELECT; `odd` holds for odd lines."""
+        texts, amounts = layout.texts, layout.amounts
+        cells = [f"coalesce({texts[name]}, '') AS {engine_name(name)}" for name in self.columns]
+        for name in self.amounts:
+            money = amounts[name]
+            cells.append(f"{money.value} AS {engine_name(name)}")
+            cells.append(f"{money.decimals} AS d_{engine_name(name)}")
+        return ", ".join(
+            (
+                f"{line} AS line",
+                *cells,
+                f"NOT coalesce({odd} OR {layout.uncertain()}, TRUE) AS plain",
+            )
+        )
+
+    def take(self, query: str) -> tuple[KeptTable | None, list[int]]:
+        """The lines that a query selects (see `select`): a table of the ordinary ones, and the
+        numbers of the odd ones. Lines that are no GPU time are odd: a rule may not reach them.
+        """
+        if self._known > MOST_KNOWN:
+            self._make()
+        self._run(f"CREATE OR REPLACE TABLE kept AS {query}")
+        self._learn_shapes()
+        self._learn_spans()
+        self._learn_tags()
+        self._run(f"CREATE OR REPLACE TABLE ready AS {self._ready()}")
+        odd = self._run("SELECT line FROM kept ANTI JOIN ready USING (line) ORDER BY line")
+        numbers = [row[0] for row in odd.fetchall()]
+        kinds = self._kinds()
+        return KeptTable(self._connection, kinds, LINE, self._records) if kinds else None, numbers
+
+    def _new(self, names: Sequence[str], table: str) -> list[tuple[str, ...]]:
+        """Different texts of some columns that the parser has not read yet."""
+        columns = ", ".join(engine_name(name) for name in names)
+        found = self._run(
+            f"SELECT DISTINCT {columns} FROM kept ANTI JOIN {table} USING ({columns})"  # noqa: S608
+        ).fetchall()
+        self._known += len(found)
+        return found
+
+    def _add(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            marks = ", ".join(f"unnest(${place + 1})" for place in range(len(rows[0])))
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            self._run(f"INSERT INTO {table} SELECT {marks}", columns)
+
+    def _learn_shapes(self) -> None:
+        """Shape None is odd."""
+        rows: list[tuple[Any, ...]] = []
+        for texts in self._new(self._shape, "shapes"):
+            template = _template(self._shape, texts, self.amounts)
+            if template is None:
+                rows.append((None, *texts))
+                continue
+            rows.append((len(self._templates), *texts))
+            self._templates.append(template)
+        self._add("shapes", rows)
+
+    def _learn_spans(self) -> None:
+        rows = [(*_span(texts), *texts) for texts in self._new(SPAN, "moments")]
+        self._add("moments", rows)
+
+    def _learn_tags(self) -> None:
+        if self._has_tags:
+            self._add("maps", [(_tags(text), text) for (text,) in self._new([TAGS], "maps")])
+
+    def _ready(self) -> str:
+        """Ordinary lines: their shape, period and amounts, and their text but for the ending."""
+        money = "".join(f", {name}, d_{name}" for name in self._names.columns)
+        shape, span = (
+            ", ".join(engine_name(name) for name in names) for names in (self._shape, SPAN)
+        )
+        maps = f"JOIN maps USING ({engine_name(TAGS)})" if self._has_tags else ""
+        told = f" || {TAB} || ".join(self._told())
+        return (
+            f"SELECT line, shape AS kind, starts, ends{money}, {told} AS told FROM kept "  # noqa: S608
+            f"JOIN shapes USING ({shape}) JOIN moments USING ({span}) {maps} WHERE plain "
+            f"AND shape IS NOT NULL AND starts IS NOT NULL{' AND map IS NOT NULL' if maps else ''} "
+            f"AND {self._is_ordinary()} ORDER BY line"
+        )
+
+    def _told(self) -> Iterator[str]:
+        """The texts of `LINE` in SQL."""
+        yield from ("kept.line::VARCHAR", "moments.told")
+        by_field = dict(zip(self._names.fields, self._names.columns, strict=True))
+        for field in AMOUNTS:
+            yield f"coalesce({with_decimals(by_field.get(field, ''))}, {UNKNOWN})"
+        for name in QUANTITIES.values():
+            yield f"coalesce({self._known_text((name,))}, {UNKNOWN})"
+        for names in TEXTS.values():
+            yield f"coalesce({self._known_text(names)}, {UNKNOWN})"
+        yield "map" if self._has_tags else "'{}'"
+
+    def _known_text(self, names: Sequence[str]) -> str:
+        """The first cell that does not stand for null."""
+        cells = [engine_name(name) for name in names if name in self.columns]
+        known = [f"CASE WHEN {cell} NOT IN ({_NULLS}) THEN {cell} END" for cell in cells]
+        return f"coalesce({', '.join(known)})" if known else "NULL"
+
+    def _is_ordinary(self) -> str:
+        cells = [engine_name(name) for name in _CELLS if name in self.columns]
+        pattern = bulk_sieve.quoted(f"(?:\\t{_ORDINARY}){{{len(cells)}}}")
+        texts = "".join(f", {TAB}, {cell}" for cell in cells)
+        found = [f"regexp_full_match(concat(''{texts}), {pattern})"]
+        for name in QUANTITIES.values():
+            cell = engine_name(name)
+            if name in self.columns:
+                found.append(f"({cell} IN ({_NULLS}) OR regexp_full_match({cell}, {_QUANTITY}))")
+        return " AND ".join(found)
+
+    def _kinds(self) -> list[Kind]:
+        """The shapes of the lines that are ready, with what these come to."""
+        columns = self._names.columns
+        money = "".join(f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in columns)
+        amounts = "".join(f", {with_decimals(name)}" for name in columns)
+        rows = self._run(
+            f"SELECT kind, n, first, starts, ends{amounts} FROM (SELECT kind, count(*) AS n, "  # noqa: S608
+            f"min(line) AS first, min(starts) AS starts, max(ends) AS ends{money} FROM ready "
+            "GROUP BY kind) ORDER BY kind"
+        ).fetchall()
+        return [self._kind(row) for row in rows]
+
+    def _kind(self, row: Sequence[Any]) -> Kind:
+        kind, count, first, starts, ends, *amounts = row
+        total = replace(
+            self._templates[kind],
+            line=first,
+            line_count=count,
+            charge_period_start=EPOCH + timedelta(microseconds=starts),
+            charge_period_end=EPOCH + timedelta(microseconds=ends),
+            **self._names.of(amounts),
+        )
+        return Kind(kind, count, total)
+
+    def rows(self, numbers: str) -> Iterator[tuple[int, list[str | None]]]:
+        """The cells of some lines taken last, placed as `places` says; `numbers` selects the lines.
+
+        Their amounts are to be plain.
+        """
+        told = [engine_name(name) for name in self.columns]
+        told += [with_decimals(engine_name(name)) for name in self.amounts]
+        query = f"SELECT line, {', '.join(told)} FROM kept WHERE line IN ({numbers}) ORDER BY line"  # noqa: S608
+        with self._connection.cursor() as cursor:  # the engine is asked for other things meanwhile
+            found = cursor.execute(query)
+            while batch := found.fetchmany(FETCHED_ROWS):
+                for line, *cells in batch:
+                    yield line, cells
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where a column stands in `rows`."""
+        return {name: place for place, name in enumerate((*self.columns, *self.amounts))}
+
+    def _records(self) -> Iterator[ChargeRecord]:
+        for line, cells in self.rows("SELECT line FROM ready"):
+            yield charge_of(Row(cells, self.places, line))
+
+
+def _template(
+    names: Sequence[str], texts: Sequence[str], amounts: Sequence[str]
+) -> ChargeRecord | None:
+    """What the parser makes of a line of a shape; None where it must see each such line."""
+    cells = [*texts, *_SOME_SPAN, *("0" for _ in amounts)]
+    row = Row(cells, {name: place for place, name in enumerate((*names, *SPAN, *amounts))}, 0)
+    try:
+        record = charge_of(row)
+    except Fault:
+        return None
+    is_gpu = record.gpu_model is not None or record.gpu_count is not None
+    is_priced = record.billed_cost is not None or record.effective_cost is not None
+    is_named = max(len(record.issuer), len(record.billing_account)) <= LONGEST_NAME_CHARACTERS
+    return record if is_gpu and is_priced and is_named and not row.notes else None
+
+
+def _span(texts: Sequence[str]) -> tuple[str | None, int | None, int | None]:
+    """A charge period as a line tells it, and its instants in microseconds; None where it is odd."""
+    row = Row(texts, {name: place for place, name in enumerate(SPAN)}, 0)
+    try:
+        start, end = period(row, "Charge")
+    except Fault:
+        return None, None, None
+    if row.notes:
+        return None, None, None
+    return f"{start}\t{end}", (start - EPOCH) // _MICROSECOND, (end - EPOCH) // _MICROSECOND
+
+
+def _tags(cell: str) -> str | None:
+    """A cell of tags as COPY reads it; None where it is no map, or holds what cannot be stored."""
+    text = text_or_none(cell)
+    try:
+        told = json.dumps(text_map(text) if text else {}, ensure_ascii=False)
+        told.encode()
+    except ValueError:
+        return None
+    return None if "\\u0000" in told else told.replace("\\", "\\\\")
