@@ -28,6 +28,8 @@ from finops.sources.bulk_table import (
 )
 from finops.sources.cells import NULLS, text_map, text_or_none
 from finops.sources.focus import charge_of, period
+from finops.sources.focus_columns import CALLED
+from finops.sources.gpu_shapes import UNRECOGNISED
 from finops.sources.records import ChargeRecord
 from finops.sources.rows import Fault, Row
 from finops.sources.summing import LONGEST_NAME_CHARACTERS
@@ -35,7 +37,14 @@ from finops.sources.summing import LONGEST_NAME_CHARACTERS
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-SHAPE: Final = (*STAMP, "ChargeFrequency", *bulk_sieve.MACHINE, *bulk_sieve.PARTS)
+SHAPE: Final = tuple(
+    name
+    for name in dict.fromkeys(
+        (*STAMP, "ChargeFrequency", "ServiceCategory", *bulk_sieve.MACHINE, *bulk_sieve.PARTS)
+    )
+    if name != CALLED
+)
+"""A resource's name is asked for a GPU only where these tell none: such lines are odd."""
 TEXTS: Final = {
     "charge_class": ("ChargeClass",),
     "sub_account": ("SubAccountId",),
@@ -286,7 +295,7 @@ def _template(
         record = charge_of(row)
     except Fault:
         return None
-    is_gpu = record.gpu_model is not None or record.gpu_count is not None
+    is_gpu = record.gpu_model not in (None, UNRECOGNISED)
     is_priced = record.billed_cost is not None or record.effective_cost is not None
     is_named = max(len(record.issuer), len(record.billing_account)) <= LONGEST_NAME_CHARACTERS
     return record if is_gpu and is_priced and is_named and not row.notes else None

@@ -15,7 +15,8 @@ from typing import Final
 
 from finops.core.allocation import Rule
 from finops.core.matching import Matcher
-from finops.sources.gpu_shapes import catalogue
+from finops.sources.focus_columns import CALLED, NAMES, UNITS
+from finops.sources.gpu_shapes import BUILT, SHORT, SURE, catalogue
 
 EVERY: Final = "TRUE"
 NONE: Final = "FALSE"
@@ -30,17 +31,21 @@ MACHINE: Final = (
     "SkuMeter",
     "x_SkuDescription",
     "x_SkuMeterName",
+    *NAMES,
+    CALLED,
+    *UNITS,
 )
 PARTS: Final = ("SkuId", "SkuPriceId")
 _PART: Final = "B[0-9]{5,6}"
 _GPU: Final = (
-    r"(?i:gpu|nvidia|tesla|instinct|trainium|inferentia|rtx|a6000)"
-    r"|(?:^|[^A-Za-z0-9])(?i:GB300|GB200|B300|B200|H200|H100|A100|A10G|L40S|MI300X|MI325X|MI355X"
-    r"|MI250X|V100|P100)(?:$|[^A-Za-z0-9])"
+    r"(?i:gpu|nvidia|tesla|instinct|trainium|inferentia|rtx|a6000|v[56]20)"
+    rf"|(?:^|[^A-Za-z0-9]|[0-9][xX×])(?i:{'|'.join(SURE)})(?:$|[^A-Za-z0-9]|(?i:{BUILT}))"
+    rf"|[0-9](?i:x(?:{'|'.join(SHORT)}))(?:$|[^A-Za-z0-9]|(?i:{BUILT}))"
     r"|(?:^|[^A-Za-z0-9_]|ml\.)(?i:p|g|gr|trn|inf|dl)[0-9][A-Za-z0-9-]*\."
     r"|(?i:g[24]-standard)"
-    r"|(?:^|[^A-Za-z0-9]|Standard_)N[CDV][0-9]"
-    r"|(?i:a2|a3|a3plus|a4|g2)[^A-Za-z0-9]+(?i:instance)"
+    r"|(?i:u-p[0-9])"
+    r"|(?:^|[^A-Za-z0-9]|Standard_)N[CDGV][0-9]"
+    r"|(?i:[ag][0-9][A-Za-z]*)[^A-Za-z0-9]+(?i:instance)[^A-Za-z0-9]+(?i:core|ram)"
 )
 _SEEN: Final = re.compile(_GPU)
 

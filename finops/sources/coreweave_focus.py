@@ -12,7 +12,7 @@ from typing import Final
 
 from finops.sources import focus
 from finops.sources import focus_columns as columns
-from finops.sources.gpu_shapes import gpu_of
+from finops.sources.gpu_shapes import UNRECOGNISED, gpu_of
 from finops.sources.json_rows import looks_like_json
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
@@ -68,13 +68,13 @@ def _with_gpus(
 ) -> Iterator[ChargeRecord | Rejection]:
     """GPUs told by the SKU's name, where the descriptions are blank."""
     for record in records:
-        if isinstance(record, ChargeRecord) and record.gpu_model is None:
+        if isinstance(record, ChargeRecord) and record.gpu_model in (None, UNRECOGNISED):
             names = [
                 (one or "").replace("-", " ").replace("_", " ")
                 for one in (record.sku, record.sku_price)
             ]
             hours = "gpu" in (record.consumed_unit or record.pricing_unit or "").lower()
             gpu = gpu_of(None, None, [f"{one} GPU" if hours else one for one in names if one])
-            if gpu is not None:
+            if gpu is not None and gpu.model != UNRECOGNISED:
                 record = replace(record, gpu_model=gpu.model, gpu_count=gpu.count)
         yield record

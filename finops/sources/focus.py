@@ -36,6 +36,7 @@ _JSON_SIGNS: Final = (
     "ChargeCategory",
 )
 _JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
+_NO_MACHINES: Final = frozenset(("storage", "networking", "databases", "security", "identity"))
 ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
@@ -174,7 +175,14 @@ def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]
     usage_type = row.text("x_UsageType")
     words = ("ResourceType", "ChargeDescription", "SkuMeter", "x_SkuDescription", "x_SkuMeterName")
     texts = [row.text(column) for column in words]
-    gpu = gpu_of(stated, usage_type, texts, (row.text("SkuId"), row.text("SkuPriceId")))
+    gpu = gpu_of(
+        stated,
+        usage_type,
+        texts,
+        (row.text("SkuId"), row.text("SkuPriceId")),
+        names=_names(row, is_stated=stated is not None),
+        units=[row.text(column) for column in columns.UNITS],
+    )
     written = next(
         (
             found
@@ -185,6 +193,17 @@ def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]
     )
     gpu = _counted(gpu, details.get("GpuCount"), row)
     return (gpu.instance_type if gpu else None) or written or stated, gpu
+
+
+def _names(row: Row, *, is_stated: bool) -> list[str | None]:
+    """What things are called, where that may tell a GPU.
+
+    A disk called after a GPU is none, and a machine of a stated type is what its type says.
+    """
+    if (row.text("ServiceCategory") or "").lower() in _NO_MACHINES:
+        return []
+    names = [row.text(column) for column in columns.NAMES]
+    return names if is_stated else [*names, row.text(columns.CALLED)]
 
 
 def _counted(gpu: Gpu | None, count: str | None, row: Row) -> Gpu | None:

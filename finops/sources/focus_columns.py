@@ -61,6 +61,11 @@ EXTRAS: Final = (
     "x_SkuMeterName",
 )
 
+# What price lists, and at last people, call things: asked for a GPU when nothing else tells one.
+NAMES: Final = ("SkuId", "ServiceSubcategory", "ServiceName")
+CALLED: Final = "ResourceName"
+UNITS: Final = ("PricingUnit", "ConsumedUnit")
+
 _MANDATORY: Final = [
     "BilledCost",
     "EffectiveCost",

@@ -54,19 +54,21 @@ _EC2: Final = re.compile(rf"(?<![\w.-])(?:ml\.)?([a-z][a-z0-9-]*\.{_SIZE})(?![A-
 _EC2_GPU: Final = re.compile(rf"(?:p\d|g\d|gr\d|trn\d|inf\d|dl\d)[a-z0-9-]*\.{_SIZE}", re.I)
 _AZURE: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:Standard_)?"
-    r"(N[CDV]\d+[a-z]*(?:[_ ](?:[A-Z]+\d+X?))?[_ ]v\d+|NC(?:6|12|24))(?![A-Za-z0-9])"
+    r"(N[CDGV]\d+[a-z]*(?:[_ ](?:[A-Z]+\d+X?))?[_ ]v\d+|NC(?:6|12|24))(?![A-Za-z0-9])"
 )
 _GCP: Final = re.compile(
     r"(?<![\w.-])((?:a\d+x?-(?:high|mega|ultra|max|edge)gpu-\d+g)|(?:g[24]-standard-\d+))(?![\w-])",
     re.I,
 )
+_ULTRA: Final = re.compile(r"(?<![\w.-])(u-p\d+[a-z]*-[a-z]+\d+x\d+)(?![\w-])", re.I)
 _OCI: Final = re.compile(r"(?<![\w.-])((?:BM|VM)\.GPU[\w.-]*\w)", re.I)
 _PART: Final = re.compile(r"(?<![\w-])(B\d{5,6})(?![\w-])")
 
 # Longest first: GB200 before B200, A10G before A10, L40S before L4.
-_SURE: Final = [
+SURE: Final = [
     "GB300",
     "GB200",
+    "GH200",
     "B300",
     "B200",
     "H200",
@@ -81,7 +83,7 @@ _SURE: Final = [
     "V100",
     "P100",
 ]
-_SHORT: Final = [
+SHORT: Final = [
     "L40",
     "L4",
     "T4G",
@@ -105,22 +107,54 @@ _WORDY: Final = {
     "RTX A6000": r"(?:RTX\s+)?A6000",
     "RTX 4090": r"RTX\s+4090",
     "RTX 5090": r"RTX\s+5090",
+    "Radeon Pro V520": r"(?:Radeon\s+Pro\s+)?V520",
+    "Radeon Pro V620": r"(?:Radeon\s+Pro\s+)?V620",
 }
-_WORD_MODELS: Final = tuple((name, re.compile(rf"\b(?:{p})\b", re.I)) for name, p in _WORDY.items())
-_SURE_MODEL: Final = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(_SURE)})(?![A-Za-z0-9])", re.I)
-_SHORT_MODEL: Final = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(_SHORT)})(?![A-Za-z0-9])")
-_LOOKS_GPU: Final = re.compile(r"\b(GPUs?|NVIDIA|Tesla|Instinct|Trainium\d?|Inferentia\d?)\b", re.I)
+_WORD_MODELS: Final = tuple(
+    (name, re.compile(rf"(?<![A-Za-z0-9])(?:{p})(?![A-Za-z0-9])", re.I))
+    for name, p in _WORDY.items()
+)
+_ANY_RTX: Final = re.compile(r"(?<![A-Za-z0-9])RTX[\s_-]*(A?\d{4})(?![A-Za-z0-9])", re.I)
+# A model begins a word or follows a count (`8xH100`), and may carry how it is built (`h100ib`).
+BUILT: Final = "ib|sxm[0-9]?|pcie|nvl|hbm[0-9]?e?"
+_BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=[0-9][x×]))"
+_ENDS: Final = rf"(?:{BUILT})?(?![A-Za-z0-9])"
+_SURE_MODEL: Final = re.compile(rf"{_BEGINS}({'|'.join(SURE)}){_ENDS}", re.I)
+_SHORT_MODEL: Final = re.compile(rf"{_BEGINS}({'|'.join(SHORT)})(?![A-Za-z0-9])")
+_COUNTED_MODEL: Final = re.compile(
+    rf"(?<![A-Za-z0-9.])[0-9]{{1,2}}x({'|'.join(SHORT)}){_ENDS}", re.I
+)
+_LOOKS_GPU: Final = re.compile(
+    r"(?<![A-Za-z0-9])v?GPUs?(?![A-Za-z])|\b(NVIDIA|Tesla|Instinct|Trainium\d?|Inferentia\d?)\b",
+    re.I,
+)
 _NO_GPU: Final = re.compile(r"\b(?:non|no|without)[ -]+GPUs?\b", re.I)
-_GPU_WORD: Final = re.compile(r"\bGPUs?\b", re.I)
-_TIMES: Final = re.compile(r"(?<![\d.])(\d{1,3})\s?[x×]\s?(?=[A-Z])|\bx\s?(\d{1,3})\b", re.I)
-_HOST_PARTS: Final = {"a2": "A100", "a3": "H100", "a3plus": "H100", "a4": "B200", "g2": "L4"}
-_HOST_PART: Final = re.compile(r"\b(A2|A3|A3Plus|A4|G2)\s+Instance\s+(?:Core|Ram)\b", re.I)
+_GPU_WORD: Final = re.compile(r"(?<![A-Za-z0-9])GPUs?(?![A-Za-z0-9])", re.I)
+_TIMES: Final = re.compile(r"(?<![\d.])(\d{1,3})\s?[x×][\s_]?(?=[A-Z])|\bx\s?(\d{1,3})\b", re.I)
+_HOST_PARTS: Final = {
+    "a2": "A100",
+    "a3": "H100",
+    "a3plus": "H100",
+    "a3mega": "H100",
+    "a3ultra": "H200",
+    "a4": "B200",
+    "a4x": "GB200",
+    "g2": "L4",
+    "g4": "RTX PRO 6000",
+}
+# Every A and G family of Google's is of machines with GPUs, those not known yet too.
+_HOST_PART: Final = re.compile(r"\b([AG]\d[A-Za-z]*)\s+Instance\s+(?:Core|Ram)\b", re.I)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 # Billed hours of a machine; what else names its type (EBS-optimised, credits) is not GPU time.
 _MACHINE_HOURS: Final = re.compile(
     r"(?:^|-)(?:BoxUsage|SpotUsage|HostBoxUsage|HostUsage|DedicatedUsage|UnusedDed|UnusedBox|"
-    r"HeavyUsage|Reservation|DedicatedRes|UnusedReservation|Host|Train|Notebk|Tsform)"
+    r"HeavyUsage|Reservation|DedicatedRes|UnusedReservation|CapacityBlock|Host|Train|Notebk|Tsform|"
+    r"AsyncInf|Cluster|Processing)"
     r"(?:\.[\w-]+)?:",
     re.I,
+)
+_BESIDE_MACHINES: Final = re.compile(
+    r"(?:^|-)(?:EBS\w*|CPUCredits|ElasticIP|DataTransfer[\w-]*)(?:\.[\w-]+)?:", re.I
 )
 
 
@@ -145,9 +179,12 @@ def catalogue() -> tuple[Shape, ...]:
 
 @cache
 def catalogue_digest() -> str:
-    """The SHA-256 of the catalogue's data: another one may see GPU time where this one sees none."""
+    """The SHA-256 of the catalogue's data and words: others may see GPU time where these see none."""
     names = ("gpu_shapes.csv", "gpu_parts.csv")
-    return hashlib.sha256(b"".join((_DATA / name).read_bytes() for name in names)).hexdigest()
+    words = (_SURE_MODEL, _SHORT_MODEL, _COUNTED_MODEL, _ANY_RTX, _LOOKS_GPU, _HOST_PART)
+    texts = [one.pattern for one in (*words, _ULTRA, _AZURE, *(p for _, p in _WORD_MODELS))]
+    data = b"".join((_DATA / name).read_bytes() for name in names)
+    return hashlib.sha256(data + "\n".join(texts).encode()).hexdigest()
 
 
 @cache
@@ -163,7 +200,7 @@ def _parts() -> dict[str, str]:
 
 def _names(text: str) -> Iterable[str]:
     """Everything in the text that is written like an instance type, providers' own spelling."""
-    for pattern in (_EC2, _GCP, _OCI):
+    for pattern in (_EC2, _GCP, _OCI, _ULTRA):
         yield from (found.group(1) for found in pattern.finditer(text))
     yield from (found.group(1).replace(" ", "_") for found in _AZURE.finditer(text))
 
@@ -191,7 +228,8 @@ def _words(text: str) -> Gpu | None:
     """
     host = _HOST_PART.search(text)
     if host:
-        return Gpu(None, _HOST_PARTS[host.group(1).lower()], Decimal(0))
+        model = _HOST_PARTS.get(host.group(1).lower())
+        return Gpu(None, model, Decimal(0)) if model else Gpu(None, UNRECOGNISED, None)
     looks = bool(_LOOKS_GPU.search(_NO_GPU.sub("", text)))
     model = _model(text, looks)
     names_machine = any(map(_is_gpu_name, _names(text)))
@@ -210,8 +248,12 @@ def _model(text: str, looks: bool) -> str | None:
     for name, pattern in _WORD_MODELS:
         if pattern.search(text):
             return name
-    found = _SURE_MODEL.search(text) or (_SHORT_MODEL.search(text) if looks else None)
-    return found.group(1).upper() if found else None
+    found = _SURE_MODEL.search(text) or _COUNTED_MODEL.search(text)
+    found = found or (_SHORT_MODEL.search(text) if looks else None)
+    if found:
+        return found.group(1).upper()
+    card = _ANY_RTX.search(text)
+    return f"RTX {card.group(1).upper()}" if card else None
 
 
 def _is_gpu_name(name: str) -> bool:
@@ -223,17 +265,40 @@ def gpu_of(
     usage_type: str | None,
     texts: Iterable[str | None],
     parts: Iterable[str | None] = (),
+    *,
+    names: Iterable[str | None] = (),
+    units: Iterable[str | None] = (),
 ) -> Gpu | None:
     """The GPUs of a charge line, or None when nothing in it looks like GPU time.
 
     `instance_type` is what the line states; `usage_type` AWS's meter (`BoxUsage:…`); `texts` the
-    descriptions in falling order of trust; `parts` where part numbers stand. A usage type that is
-    not machine hours (`EBSOptimized:p3.2xlarge`) is no GPU time, whatever machine it names.
+    descriptions in falling order of trust; `parts` where part numbers stand; `names` what people
+    call things, asked only when nothing before tells a machine; `units` what is counted
+    (`GPU-Hours`). A usage type that stands beside machine hours (`EBSOptimized:p3.2xlarge`) is no
+    GPU time, whatever machine it names; one that is not known and names a GPU machine is
+    unrecognised.
     """
     if usage_type and ":" in usage_type and not _MACHINE_HOURS.search(usage_type):
-        return None
+        return _of_unknown_meter(instance_type, usage_type)
     stated = [text for text in (instance_type, usage_type, *texts) if text]
-    for text in stated:
+    told = _told(stated, parts)
+    by_the_gpu = any(_GPU_WORD.search(unit) for unit in units if unit)
+    if (told is None or told.model == UNRECOGNISED) and not any(map(instance_type_of, stated)):
+        called = _told([_UUID.sub("", name) for name in names if name], (), by_the_gpu)
+        told = called if called and (told is None or called.model != UNRECOGNISED) else told
+    if not by_the_gpu:
+        return told
+    if told is None:
+        return Gpu(None, UNRECOGNISED, Decimal(1))
+    return Gpu(told.instance_type, told.model, told.count or Decimal(1))
+
+
+def _told(
+    texts: Iterable[str], parts: Iterable[str | None], by_the_gpu: bool = False
+) -> Gpu | None:
+    """GPUs by texts in falling order of trust: a shape first, part numbers, then words."""
+    texts = list(texts)
+    for text in texts:
         shape = shape_of(text)
         if shape:
             return Gpu(shape.instance_type, shape.gpu_model, shape.gpu_count)
@@ -241,5 +306,16 @@ def gpu_of(
         found = _PART.search(text)
         if found and found.group(1) in _parts():
             return Gpu(None, _parts()[found.group(1)], Decimal(1))
-    said = [gpu for gpu in map(_words, stated) if gpu]
+    said = [gpu for gpu in (_words(f"{t} GPU" if by_the_gpu else t) for t in texts) if gpu]
     return next((gpu for gpu in said if gpu.model != UNRECOGNISED), said[0] if said else None)
+
+
+def _of_unknown_meter(instance_type: str | None, usage_type: str) -> Gpu | None:
+    """A meter that is not known to be machine hours: to be looked at when it names a GPU machine."""
+    if _BESIDE_MACHINES.search(usage_type):
+        return None
+    for text in filter(None, (usage_type, instance_type)):
+        if any(map(_is_gpu_name, _names(text))):
+            shape = shape_of(text)
+            return Gpu(shape.instance_type if shape else None, UNRECOGNISED, None)
+    return None

@@ -36,18 +36,24 @@ ROW = {
 
 
 def focus_text(rows: Iterable[Mapping[str, str]]) -> str:
-    """A FOCUS 1.2 CSV whose rows are `ROW` with the given cells changed."""
+    """A FOCUS 1.2 CSV whose rows are `ROW` with the given cells changed, further columns last."""
+    rows = list(rows)
 
     class Lines(list[str]):
         def write(self, text: str) -> None:
             self.append(text)
 
     lines = Lines()
-    writer = csv.DictWriter(lines, list(ROW), lineterminator="\n")
+    writer = csv.DictWriter(lines, columns_of(rows), lineterminator="\n", restval="")
     writer.writeheader()
     for row in rows:
         writer.writerow(ROW | row)
     return "".join(lines)
+
+
+def columns_of(rows: Iterable[Mapping[str, str]]) -> list[str]:
+    """The columns of a file of these rows."""
+    return list(dict.fromkeys([*ROW, *(column for row in rows for column in row)]))
 
 
 def focus_file(path: Path, *rows: Mapping[str, str]) -> Path:

@@ -28,7 +28,7 @@ from finops.sources.bulk_table import LINE, KeptTable, SumsTable
 from finops.sources.gpu_shapes import catalogue
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import AMOUNTS, DIMENSIONS, is_summable
-from tests.ledger.focus_files import ROW, focus_text, hours
+from tests.ledger.focus_files import ROW, columns_of, focus_text, hours
 from tests.paths import SAMPLES
 
 EXACT = Context(prec=300, traps=[Inexact])
@@ -425,12 +425,32 @@ def test_every_shape_of_the_catalogue_is_seen_by_the_sieve(folder: Path) -> None
     assert bulk_sieve.looks_like_gpu({"ChargeDescription": "x"}) != bulk_sieve.NONE
 
 
+GPU_NAMES = ["1x GH200", "RTX 3090 pod", "gpu_1x_gh200", "NG8ads V620 v1", "8xH100", "8xA100 80GB node",
+    "gd-8xh100ib-i128", "gd-8xl40s-i128", "A3Ultra Instance Core running", "A4X Instance Ram", "H100SXM",
+    "G4 Instance Core", "A9 Instance Ram", "u-p6e-gb200x72", "u-p9-zz9x9", "Radeon Pro V520", "RTX_A5000",
+    "2X L4 NVIDIA", "m5.large", "L4 load balancer", "10x P4 support", "vGPU"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "column", ["ChargeDescription", "SkuId", "ServiceSubcategory", "ServiceName", "ResourceName"]
+)
+@pytest.mark.parametrize("unit", ["Hours", "GPU-Hours"])
+def test_gpus_told_by_any_column_are_seen_both_ways(folder: Path, column: str, unit: str) -> None:
+    rows = [{column: name, "PricingUnit": unit} for name in GPU_NAMES]
+    parsed = focus.parse(written(folder, *rows), "a.csv", "focus")
+    line_by_line = [one for one in parsed.records if isinstance(one, ChargeRecord)]
+    whole, _, _, _ = both_ways(written(folder, *rows))
+    seen = [one for one in line_by_line if one.gpu_model]
+    assert {one.line for one in seen} <= {one.line for one in whole}
+    assert len(seen) == len(rows) - (3 if unit == "Hours" else 0)
+
+
 def test_texts_searched_together_are_seen_as_each_alone() -> None:
     """The line feed between two texts is no letter, and no shape begins in one and ends in another."""
     import duckdb
 
     words = ["GPU", "H100", "x H100", "H100 x", "p5.48xlarge", "p5", ".48xlarge", "NC24", "B88206",
-             "a2", "Instance", "g4dn", "", "100 hours", "AH100"]  # fmt: skip
+             "a2", "Instance Core", "Instance", "g4dn", "", "100 hours", "AH100"]  # fmt: skip
     names = ("ResourceType", "ChargeDescription", "SkuId", "SkuPriceId")
     texts = {name: f"nullif(c{place}, '')" for place, name in enumerate(names)}
     values = "".join(
@@ -445,7 +465,9 @@ def test_texts_searched_together_are_seen_as_each_alone() -> None:
     ).fetchall()
     assert len(rows) == len(words) ** 2
     assert [row[2:] for row in rows if row[0] and not row[1]] == []
-    assert {row[2:] for row in rows if row[1] and not row[0]} == {("a2", "Instance")}
+    machines = {("a2", "Instance Core"), ("g4dn", "Instance Core")}
+    more = machines | {(last, first) for first, last in machines}
+    assert {row[2:] for row in rows if row[1] and not row[0]} == more
 
 
 def focus_lines_with_gpu(rows: list[dict[str, str]]) -> list[str]:
@@ -469,7 +491,8 @@ AMOUNT_TEXTS = st.one_of(
 WORDS = st.sampled_from(
     ["", "Compute", " Compute ", "NULL", "Storage", 'a "quoted" one', ' "b"', 'c" ', "x, y",
      "x;y", "two\nlines", "tab\t", "H100", "NVIDIA", "g2-standard-4", "p5.48xlarge", "gpu",
-     "Standard_NC24ads_A100_v4", "B88206", "ML.P4D.24XLARGE", "Non GPU", "é", "\u00a0", "#", "'"]
+     "8xH100", "gd-8xh100ib-i128", "gpu_1x_gh200", "RTX 3090", "A4X Instance Core", "NG8ads V620 v1",
+     "2xl4", "Standard_NC24ads_A100_v4", "B88206", "ML.P4D.24XLARGE", "Non GPU", "é", "\u00a0", "#", "'"]
 )  # fmt: skip
 INSTANTS = st.sampled_from(
     ["2026-10-05T10:00:00Z", "2026-10-05T11:00:00Z", "2026-10-06T10:00:00Z", "2026-10-05",
@@ -504,6 +527,9 @@ CELLS = st.fixed_dictionaries(
         "ResourceId": WORDS,
         "RegionId": WORDS,
         "PricingQuantity": AMOUNT_TEXTS,
+        "ResourceName": WORDS,
+        "SkuId": WORDS,
+        "PricingUnit": st.sampled_from(["", "Hours", "GPU-Hours"]),
         "Tags": MAPS,
     },
 )
@@ -511,8 +537,13 @@ CELLS = st.fixed_dictionaries(
 
 def rows_text(rows: list[dict[str, str]], feed: str, quoting: int) -> str:
     out = io.StringIO()
-    names = [*ROW, "RegionId", "PricingQuantity"]
-    writer = csv.DictWriter(out, names, "", lineterminator=feed, quoting=quoting)  # type: ignore[arg-type]
+    writer = csv.DictWriter(
+        out,
+        columns_of(rows),
+        lineterminator=feed,
+        quoting=quoting,  # type: ignore[arg-type]
+        restval="",
+    )
     writer.writeheader()
     writer.writerows(ROW | row for row in rows)
     return out.getvalue()

@@ -32,6 +32,7 @@ def test_the_catalogue_is_dated_sourced_and_of_one_row_a_shape() -> None:
         ("ND96isr H100 v5", "H100", "8", 81920),
         ("a2-highgpu-8g", "A100", "8", 40960),
         ("BM.GPU.A100-v2.8", "A100", "8", 81920),
+        ("USE1-CapacityBlock:u-p6e-gb200x72", "GB200", "72", 190464),
     ],
 )
 def test_shapes_by_name(text: str, model: str, count: str, mib: int) -> None:
@@ -68,6 +69,23 @@ def test_names_are_matched_as_whole_words(text: str) -> None:
         ("Virtual Machines NCads A100 v4 Series", "A100", None),
         ("A2 Instance Core running in Americas", "A100", 0),
         ("A3Plus Instance Ram running in Americas", "H100", 0),
+        ("A3Ultra Instance Core running in Iowa", "H200", 0),
+        ("A4X Instance Ram running in Iowa", "GB200", 0),
+        ("G4 Instance Core running in Iowa", "RTX PRO 6000", 0),
+        ("A9X Instance Core running in Iowa", "unrecognised", None),
+        ("1x GH200", "GH200", 1),
+        ("gpu_1x_gh200", "GH200", 1),
+        ("gpu_8x_h100_sxm5", "H100", 8),
+        ("8xH100", "H100", 8),
+        ("1xH100", "H100", 1),
+        ("8xA100 80GB node", "A100", 8),
+        ("gd-8xh100ib-i128", "H100", 8),
+        ("gd-8xl40s-i128", "L40S", 8),
+        ("RTX 3090 pod", "RTX 3090", None),
+        ("RTX A5000", "RTX A5000", None),
+        ("NG8ads V620 v1", "Radeon Pro V620", None),
+        ("u-p9-gb900x72", "unrecognised", None),
+        ("vGPU hours", "unrecognised", None),
         ("On Demand Linux p9.96xlarge Instance Hour", "unrecognised", None),
         ("BM.GPU.Z900.8", "unrecognised", None),
         ("GPU Compute hour", "unrecognised", None),
@@ -85,6 +103,10 @@ def test_words_of_descriptions(text: str, model: str, count: int | None) -> None
         "$0.0116 per On Demand Linux t2.micro Instance Hour",
         "L4 load balancer hours",
         "P4 support plan",
+        "10x P4 support plans",
+        "8 xlarge x86 machines",
+        "C4A Instance Core running in Iowa",
+        "N2 Instance Ram running in Iowa",
         "CPU only, non-GPU nodes",
         "Storage",
     ],
@@ -107,3 +129,52 @@ def test_part_numbers_are_billed_by_the_gpu() -> None:
 def test_instance_types_without_gpus_are_told_too() -> None:
     assert instance_type_of("USW2-BoxUsage:m6i.large") == "m6i.large"
     assert instance_type_of("data transfer out") is None
+
+
+@pytest.mark.parametrize(
+    ("usage_type", "stated", "model", "count"),
+    [
+        ("USE1-CapacityBlock:p5.48xlarge", "p5.48xlarge", "H100", 8),
+        ("USE1-Cluster:ml.p5.48xlarge", "ml.p5.48xlarge", "H100", 8),
+        ("USE1-AsyncInf:ml.g5.xlarge", "ml.g5.xlarge", "A10G", 1),
+        ("USE1-Processing:ml.g5.xlarge", None, "A10G", 1),
+        ("USE1-NewThing:p5.48xlarge", None, "unrecognised", None),
+        ("USE1-NewThing:Fee", "p5.48xlarge", "unrecognised", None),
+        ("USE1-NewThing:p9.96xlarge", None, "unrecognised", None),
+    ],
+)
+def test_meters_of_machine_hours(
+    usage_type: str, stated: str | None, model: str, count: int | None
+) -> None:
+    gpu = gpu_of(stated, usage_type, [])
+    assert gpu is not None
+    assert (gpu.model, gpu.count) == (model, count)
+
+
+@pytest.mark.parametrize(
+    ("usage_type", "stated"),
+    [
+        ("USE1-EBSOptimized:p5.48xlarge", "p5.48xlarge"),
+        ("USE1-EBS:VolumeUsage.gp3", "p5.48xlarge"),
+        ("USE1-CPUCredits:t3", "t3.micro"),
+        ("USE1-NewThing:m5.large", "m5.large"),
+        ("USE1-NewThing:Requests", None),
+    ],
+)
+def test_meters_beside_machine_hours(usage_type: str, stated: str | None) -> None:
+    assert gpu_of(stated, usage_type, [stated]) is None
+
+
+def told(names: list[str], units: list[str], texts: tuple[str, ...] = ()) -> tuple[object, ...]:
+    gpu = gpu_of(None, None, texts, names=names, units=units)
+    return (gpu.model, gpu.count) if gpu else (None, None)
+
+
+def test_names_and_units_are_asked_last() -> None:
+    assert told(["h100-node-1"], []) == ("H100", None)
+    assert told(["L40S pods"], ["GPU-Hours"]) == ("L40S", 1)
+    assert told(["pods"], ["GPU-Hours"]) == ("unrecognised", 1)
+    assert told(["gpu-scheduler"], ["Hours"], ("m5.large hours",)) == (None, None)
+    assert told(["h100 cloud"], [], ("NVIDIA A100",)) == ("A100", None)
+    assert told(["h100 cloud"], [], ("GPU time",)) == ("H100", None)
+    assert told(["11111111-a100-b200-b300-000000000000"], []) == (None, None)
