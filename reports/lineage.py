@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from finops.core.allocation import KEPT_SUM, SHARED
-from finops.core.money import plain
+from finops.core.money import add, plain
 from finops.core.period import parse_instant
 from finops.ledger.queries import explain
-from reports import money_behind
+from reports import formulas, money_behind, workload_behind
 from reports.evidence.sealed import rows_behind, sealed_files
 from reports.queries.standing import Standing
 
@@ -45,6 +45,7 @@ class Behind:
     charges_count: int = 0
     charges_sum: str | None = None
     parts_sum: str | None = None
+    parts_of: str = "this sum"
     converted: bool = False
     series: list[Row] = field(default_factory=list)
     hours: list[Row] = field(default_factory=list)
@@ -57,16 +58,6 @@ def kinds_of(figure: str) -> tuple[str, ...]:
     if figure.startswith(PER):
         return (MONEY, TOKENS)
     return (TOKENS,) if any(name in figure for name in TOKEN_NAMES) else (MONEY,)
-
-
-FORMULAS = {
-    "cost_per_million_tokens": "effective_cost ÷ (prompt_tokens + generation_tokens) × 1,000,000",
-    "tokens_per_dollar": "(prompt_tokens + generation_tokens) ÷ effective_cost",
-    "tokens_per_dollar_change": "(tokens_per_dollar − the week before's) ÷ the week before's",
-    "effective_cost": "the parts of the charges below inside the common hours, own and shared",
-    "period_effective_cost": "the parts of the charges below inside the week, own and shared",
-    "saving_vs_baseline": "this week's tokens × the baseline's price − effective_cost",
-}
 
 
 def behind_charges(stand: Standing, *, place: str = "", document: str = "") -> Behind:
@@ -84,40 +75,33 @@ def behind_charges(stand: Standing, *, place: str = "", document: str = "") -> B
     parts = money_behind.summed((one.currency, one.amount) for one in held)
     formula = money_behind.FORMULAS[place]
     found = Behind("charges", "", money_behind.in_words(value), formula, of=place)
-    found.charges_count = len(held)
     found.parts_sum = money_behind.in_words(parts)
-    found.charges = [
-        _shown(one.row) | {"part": f"{plain(one.amount)} {one.currency}"}
-        for one in held[:MOST_ROWS]
-    ]
-    found.converted = any(one.row.get("rate_day") for one in held)
+    _counted(found, held)
     return found
 
 
 def behind(stand: Standing, figure: str, slug: str = "", series: str = "") -> Behind:
     """The rows behind a figure of the organisation, or of a workload. Raises NoSuchFigure, and
     Gone when a sealed report's evidence is not there."""
-    value = _value(stand, figure, slug)
+    holder = _holder(stand, figure, slug)
     files = files_of(stand)
-    formula = FORMULAS.get(figure, "method §5")
-    found = Behind(figure, slug, value, formula)
-    slugs = {slug} if slug else {w["slug"] for w in stand.statement["workloads"]}
+    found = Behind(figure, slug, holder[figure], formulas.of(figure, holder))
     kinds = kinds_of(figure)
     if MONEY in kinds:
-        _charges(found, rows(files, "charges"), slugs, whole=not slug)
+        _money(found, files, stand, holder)
     if TOKENS in kinds:
         _series(found, files, stand, slug, series)
     return found
 
 
-def _value(stand: Standing, figure: str, slug: str) -> Any:
+def _holder(stand: Standing, figure: str, slug: str) -> Mapping[str, Any]:
     holder: Mapping[str, Any] | None = stand.statement["figures"]
     if slug:
         known = {w["slug"]: w["figures"] for w in stand.statement["workloads"]}
         holder = known.get(slug)
     if holder is None or figure not in holder:
         raise NoSuchFigure(f"{figure[:60]} of {slug[:60] or 'the organisation'}")
-    return holder[figure]
+    return holder
 
 
 def files_of(stand: Standing) -> Mapping[str, bytes]:
@@ -131,6 +115,44 @@ def rows(files: Mapping[str, bytes], name: str) -> list[Row]:
     """The rows of one table."""
     text = files.get(f"ledgers/{name}.csv", b"").decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _money(
+    found: Behind, files: Mapping[str, bytes], stand: Standing, holder: Mapping[str, Any]
+) -> None:
+    """The charges of the figure's cost with what of each stands in it; where that does not add up
+    to the cost (rows of an earlier version), the charges whole."""
+    charges, slug = rows(files, "charges"), found.workload
+    cost = formulas.cost_of(found.figure)
+    slugs = {slug} if slug else set(workload_behind.counting(stand.statement))
+    if cost == formulas.WEEK and not slug:
+        held = money_behind.counted(stand.statement, charges)
+        held = [one for one in held if one.currency == stand.statement["currency"]]
+    else:
+        held = workload_behind.counted_of(
+            stand.statement,
+            charges,
+            rows(files, "shared_keys"),
+            slugs,
+            whole_week=cost == formulas.WEEK,
+        )
+    total = add([one.amount for one in held])
+    if holder.get(cost) is None or total != Decimal(holder[cost]):
+        everyone = {w["slug"] for w in stand.statement["workloads"]}
+        _charges(found, charges, {slug} if slug else everyone, whole=not slug)
+        return
+    _counted(found, held)
+    found.parts_sum = money_behind.in_words({stand.statement["currency"]: total})
+    found.parts_of = cost
+
+
+def _counted(found: Behind, held: Sequence[money_behind.Counted]) -> None:
+    found.charges_count = len(held)
+    found.charges = [
+        _shown(one.row) | {"part": f"{plain(one.amount)} {one.currency}"}
+        for one in held[:MOST_ROWS]
+    ]
+    found.converted = any(one.row.get("rate_day") for one in held)
 
 
 def _charges(found: Behind, charges: Iterable[Row], slugs: set[str], *, whole: bool) -> None:

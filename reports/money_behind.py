@@ -97,17 +97,25 @@ def _of_place(row: Row, inside: Decimal, place: str, is_unsplit: bool) -> Decima
     """What of a charge's part in the week stands in a place; None when nothing of it does."""
     if not place:
         return inside
-    idle = Fraction(row.get("idle_share") or 0)
-    if idle and row["place"] in (SHARED, UNASSIGNED):
-        nobody, rest = split(inside, [idle.numerator, idle.denominator - idle.numerator])
-        if place == IDLE:
-            return nobody
-        if idle == 1:
-            return None
-        inside = rest
+    if place == IDLE:
+        return _idle(row, inside)[0]
     is_split = row["place"] == SHARED and not is_unsplit
     stands = WORKLOAD if is_split else row["place"]
-    return inside if stands == place else None
+    return without_idle(row, inside) if stands == place else None
+
+
+def without_idle(row: Row, inside: Decimal) -> Decimal | None:
+    """A charge's part without the time in which nobody held the GPUs; None when that is all."""
+    return _idle(row, inside)[1]
+
+
+def _idle(row: Row, inside: Decimal) -> tuple[Decimal | None, Decimal | None]:
+    """The idle part of what no rule gives to a workload, and the rest; None for none of it."""
+    idle = Fraction(row.get("idle_share") or 0)
+    if not idle or row["place"] not in (SHARED, UNASSIGNED):
+        return None, inside
+    nobody, rest = split(inside, [idle.numerator, idle.denominator - idle.numerator])
+    return nobody, None if idle == 1 else rest
 
 
 def summed(pairs: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from django.urls import reverse
 from finops.ledger.operations import documents
 from finops.trail.models import Entry
 from finops.trail.operations import verify as verify_trail
+from reports import formulas
 from reports.lineage import rank_of
 from reports.roles import ensure_groups
 from tests.evidence.conftest import Sealed, next_week
@@ -164,3 +166,59 @@ def test_an_open_report_has_rows_but_no_pack(sealed: Sealed, auditor: Client) ->
     assert auditor.get(reverse("report-pack", kwargs=where)).status_code == 409
     figure = where | {"figure": "period_effective_cost"}
     assert auditor.get(reverse("report-behind", kwargs=figure)).status_code == 200
+
+
+def _parts(page: str) -> tuple[Decimal, list[Decimal]]:
+    """What the page says the charges' parts come to, and the parts that its rows show."""
+    said = re.search(r"comes to ([-\d.]+) USD effective", page)
+    assert said, page
+    cells = re.findall(r'<td class="num">([-\d.]+) USD</td></tr>', page)
+    return Decimal(said[1]), [Decimal(cell) for cell in cells]
+
+
+def test_what_stands_in_a_cost_adds_up_to_it_row_by_row(sealed: Sealed, auditor: Client) -> None:
+    statement = sealed.stand.statement
+    where = {"week": WEEK, "revision": 1}
+    asked = [("", statement["figures"])] + [
+        (w["slug"], w["figures"]) for w in statement["workloads"]
+    ]
+    seen = 0
+    for slug, figures in asked:
+        for name in ("effective_cost", "period_effective_cost", "cost_per_million_tokens"):
+            cost = figures.get(name if name.endswith("cost") else "effective_cost")
+            if cost is None:
+                continue
+            behind = reverse("report-behind", kwargs=where | {"figure": name})
+            page = auditor.get(behind, {"workload": slug} if slug else {}).content.decode()
+            said, parts = _parts(page)
+            assert said == sum(parts) == Decimal(cost), (slug, name)
+            seen += 1
+    assert seen >= 7
+
+
+def test_a_shared_charge_stands_in_a_workload_by_its_weight(
+    sealed: Sealed, auditor: Client
+) -> None:
+    """The network line of 1 USD an hour is shared llama=2, mistral=1: two thirds, to four decimals
+    more than the pot is written with."""
+    behind = reverse(
+        "report-behind", kwargs={"week": WEEK, "revision": 1, "figure": "effective_cost"}
+    )
+    page = auditor.get(behind, {"workload": "llama"}).content.decode()
+    of_network = re.findall(r"Network nat-1</td>.*?<td class=\"num\">([\d.]+) USD</td></tr>", page)
+    assert of_network and set(of_network[1:]) <= {"0.6666", "0.6667"}
+    assert sum(map(Decimal, of_network)) == round(Decimal(len(of_network)) * 2 / 3, 4)
+
+
+def test_a_formula_says_its_numbers(sealed: Sealed, auditor: Client) -> None:
+    figures = sealed.stand.statement["figures"]
+    where = {"week": WEEK, "revision": 1}
+    page = auditor.get(
+        reverse("report-behind", kwargs=where | {"figure": "cost_per_million_tokens"})
+    ).content.decode()
+    cost, prompt, answer = (
+        figures[n] for n in ("effective_cost", "prompt_tokens", "generation_tokens")
+    )
+    assert f"= {cost} ÷ ({prompt} + {answer}) × 1,000,000" in page
+    printed = set(figures) | {n for w in sealed.stand.statement["workloads"] for n in w["figures"]}
+    assert printed <= set(formulas.FORMULAS)
