@@ -44,6 +44,7 @@ def identity(stand: Standing) -> dict[str, Any]:
         "digest": stand.digest,
         "prepared_by": stand.report.prepared_by,
         "approved_by": seal.get("approved_by") or stand.approved_by,
+        "sealed_by": seal.get("sealed_by"),
         "sealed_at": seal.get("sealed_at"),
         "previous_digest": seal.get("previous_digest"),
         "is_first": seal.get("previous_digest") == FIRST_PREVIOUS_DIGEST,

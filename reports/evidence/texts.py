@@ -104,8 +104,7 @@ A row of `token_hours.csv` comes from readings; those of hours in which a counte
 
 | file | what |
 |---|---|
-| `report.pdf` | the report as printed |
-| `seal.json` | the sealed bytes: statement, people, acts, decisions, waivers, digests of the ledgers |
+{paper}| `seal.json` | the sealed bytes: statement, people, acts, decisions, waivers, digests of the ledgers |
 | `statement.json` | the statement alone, as bytes of canonical JSON |
 | `seals.csv` | the chain of seals up to this one |
 | `previous_statement.json` | the statement of the week before, when there was one |
@@ -166,7 +165,9 @@ each with a decision in seal.json (`dispositions`).
 ## Accuracy
 
 {computed} figures were computed a second time before sealing, by verify.py, from the rows in this pack: {unequal} were
-not equal. Run it again to confirm.
+not equal. Run it again to confirm. The number it then prints is larger: it adds a line for each file of the pack, for the
+seal and for each seal of the chain, which were not there before sealing. The {computed} figures alone are the sum of the
+sections that `verify.py --contents` lists.
 
 ## Walk-through
 
@@ -199,6 +200,7 @@ def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
         recipe=files[BY_HAND].decode() if BY_HAND in files else NO_STEPS,
         currencies=CURRENCIES.format(currency=s["currency"]) if s.get("exchange") else "",
         documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
+        paper="| `report.pdf` | the report as printed |\n" if "report.pdf" in files else "",
         tables="\n".join(rows),
         as_of=(stand.seal or {})["prepared_at"],
     )

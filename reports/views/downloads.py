@@ -12,11 +12,15 @@ from reports import lineage
 from reports.client import client_address
 from reports.evidence.pack import pack
 from reports.evidence.sealed import Gone
+from reports.operations import printing
 from reports.operations.refused import NotAllowed
+from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
 from reports.roles import allowed
 
 from .page import page, typed
+
+PAPER = "A4"  # the sheets of a pack
 
 
 def noted(request: HttpRequest, stand: Standing, what: str) -> None:
@@ -45,13 +49,23 @@ def _found(week: str, revision: int) -> Standing:
 @require_GET
 @allowed("read")
 def evidence_pack(request: HttpRequest, week: str, revision: int) -> HttpResponse:
-    """The evidence pack of a sealed report."""
+    """The evidence pack of a sealed report, with its PDF: when nobody printed it yet, it is asked
+    for and the page waits. `?paper=none`, or no worker to print, leaves it out."""
     stand = _found(week, revision)
+    path = papers.path_of(papers.key_of(stand, PAPER))
+    wanted = stand.seal is not None and request.GET.get("paper") != "none"
+    if wanted and not path.exists():
+        failed = papers.path_of(papers.key_of(stand, PAPER), "failed").exists()
+        if not failed and printing.ask(stand, PAPER):
+            context = {"stand": stand, "size": PAPER, "reached": True, "is_pack": True}
+            return page(request, "reports/paper_wait.html", context | {"refresh_seconds": 2}, 202)
+    printed = path.read_bytes() if wanted and path.exists() else None
     try:
-        packed = pack(stand, printed=None)
+        packed = pack(stand, printed=printed)
     except (NotAllowed, Gone) as error:
         return page(request, "reports/lineage.html", {"stand": stand, "gone": str(error)}, 409)
-    noted(request, stand, f"evidence pack without paper, SHA-256 {packed.sha256}")
+    paper = "with paper" if printed else "without paper"
+    noted(request, stand, f"evidence pack {paper}, SHA-256 {packed.sha256}")
     answer = HttpResponse(packed.content, content_type="application/zip")
     answer["Content-Disposition"] = f'attachment; filename="evidence-{week}-{revision}.zip"'
     return answer

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
+import subprocess
+import sys
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from finops.trail.models import Entry
 from finops.trail.operations import verify as verify_trail
 from reports import formulas
 from reports.lineage import rank_of
+from reports.operations import printing
 from reports.roles import ensure_groups
 from tests.evidence.conftest import Sealed, next_week
 from tests.ledger import small_company
@@ -149,7 +154,7 @@ def test_a_sampled_row_without_its_document_is_a_problem(sealed: Sealed) -> None
 
 def test_what_leaves_the_house_stands_in_the_trail(sealed: Sealed, auditor: Client) -> None:
     where = {"week": WEEK, "revision": 1}
-    pack = auditor.get(reverse("report-pack", kwargs=where))
+    pack = auditor.get(reverse("report-pack", kwargs=where), {"paper": "none"})
     assert pack.status_code == 200 and pack["Content-Type"] == "application/zip"
     assert auditor.get(reverse("report-csv", kwargs=where)).status_code == 200
     entries = list(Entry.objects.filter(action="downloaded").order_by("number"))
@@ -158,6 +163,39 @@ def test_what_leaves_the_house_stands_in_the_trail(sealed: Sealed, auditor: Clie
     assert entries[0].detail["from"] == "127.0.0.1"
     assert entries[0].detail["digest"] == sealed.stand.digest
     assert verify_trail() == []
+
+
+def test_the_pack_of_the_web_holds_the_paper_and_tells_when_it_does_not(
+    sealed: Sealed, auditor: Client, tmp_path: Path
+) -> None:
+    where = reverse("report-pack", kwargs={"week": WEEK, "revision": 1})
+    with zipfile.ZipFile(io.BytesIO(auditor.get(where, {"paper": "none"}).content)) as without:
+        assert "report.pdf" not in without.namelist()
+        assert b"report.pdf" not in without.read("README.md")
+    assert auditor.get(where).status_code in (200, 202)  # 202: it is being printed
+    printing.make("default", WEEK, 1, "A4")
+    answer = auditor.get(where)
+    assert answer.status_code == 200
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as whole:
+        assert whole.read("report.pdf").startswith(b"%PDF-")
+        assert b"`report.pdf`" in whole.read("README.md")
+        figures, ipe = sealed.stand.seal["evidence"], whole.read("IPE.md").decode()  # type: ignore[index]
+        whole.extractall(tmp_path / "pack")
+    path = tmp_path / "pack.zip"
+    path.write_bytes(answer.content)
+    found = command("verify", path)
+    assert found["ok"] and found["notes"] == []
+    said, whole_number = re.fullmatch(r"(\d+) of (\d+) equal\.", found["computed"]).groups()  # type: ignore[union-attr]
+    assert said == whole_number
+    # the sheet explains why verify.py counts more than the seal says
+    alone = figures["figures_computed_again"]
+    assert int(said) > alone and f"The {alone} figures alone are the sum of the" in " ".join(
+        ipe.split()
+    )
+    listed = subprocess.run([sys.executable, "verify.py", "--contents"], cwd=tmp_path / "pack",
+                            capture_output=True, text=True, check=True).stdout  # fmt: skip
+    counts = re.findall(r"^line +\d+  \w+ +(\d+)  ", listed, re.M)
+    assert sum(map(int, counts)) == alone
 
 
 def test_an_open_report_has_rows_but_no_pack(sealed: Sealed, auditor: Client) -> None:
@@ -222,3 +260,15 @@ def test_a_formula_says_its_numbers(sealed: Sealed, auditor: Client) -> None:
     assert f"= {cost} ÷ ({prompt} + {answer}) × 1,000,000" in page
     printed = set(figures) | {n for w in sealed.stand.statement["workloads"] for n in w["figures"]}
     assert printed <= set(formulas.FORMULAS)
+
+
+def test_who_sealed_stands_on_the_cover_and_in_the_sign_off(
+    sealed: Sealed, auditor: Client
+) -> None:
+    where = reverse("report-revision", kwargs={"week": WEEK, "revision": 1})
+    page = auditor.get(where).content.decode()
+    cover = page[page.index('class="facts cover"') :]
+    assert re.search(r"<dt>Sealed by</dt><dd>Ben, ", cover)
+    assert re.search(
+        r'<tr><th scope="row">Sealed</th><td>Ben</td>', page[page.index("h-signoff") :]
+    )
