@@ -58,24 +58,16 @@ def pack(times_ms: array[int], values: array[float]) -> bytes:
     Order is kept and nothing is lost. ValueError when the two differ in length; Refused when a
     time is beyond 2^53 ms.
     """
-    return pack_all([(times_ms, values)])[0]
+    if len(times_ms) != len(values):
+        raise ValueError(f"{len(times_ms)} times stand against {len(values)} values")
+    return pack_with([write_times(times_ms)], [values])[0]
 
 
-def pack_all(columns: Sequence[tuple[array[int], array[float]]]) -> list[bytes]:
-    """The blocks of many series, each as `pack` gives it."""
-    for times_ms, values in columns:
-        if len(times_ms) != len(values):
-            raise ValueError(f"{len(times_ms)} times stand against {len(values)} values")
-    written = write_values([values for _, values in columns])
-    # Series of one target share their column of times, so its bytes are made once.
-    times: dict[int, bytes] = {}
-    packed = []
-    for (times_ms, _), one in zip(columns, written, strict=True):
-        head = times.get(id(times_ms))
-        if head is None:
-            head = times[id(times_ms)] = write_times(times_ms)
-        packed.append(_packed(head + one))
-    return packed
+def pack_with(times: Sequence[bytes], values: Sequence[array[float]]) -> list[bytes]:
+    """The blocks of many series, of times as `write_times` gives them: series of one target share
+    theirs. There must be as many values as times."""
+    written = write_values(values)
+    return [_packed(head + one) for head, one in zip(times, written, strict=True)]
 
 
 def _packed(payload: bytes) -> bytes:

@@ -79,7 +79,7 @@ class DeviceHour(models.Model):
     the driver keeps (`reserved`). `tenants` are the namespaces and pods that held it.
     """
 
-    target = models.ForeignKey(Target, models.PROTECT, related_name="device_hours")
+    target = models.ForeignKey(Target, models.PROTECT, related_name="device_hours", db_index=False)
     device = models.TextField(help_text="UUID, with the MIG instance behind a slash.")
     hour = models.DateTimeField()
     revision = models.IntegerField()

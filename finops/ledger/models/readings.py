@@ -58,10 +58,10 @@ class ReadingBlock(models.Model):
     `part` counts the pieces of an hour that stand apart in one document.
     """
 
-    series = models.ForeignKey(Series, models.PROTECT, related_name="blocks")
+    series = models.ForeignKey(Series, models.PROTECT, related_name="blocks", db_index=False)
     replica = models.TextField(blank=True)
     hour = models.DateTimeField()
-    document = models.ForeignKey(Document, models.PROTECT, related_name="blocks")
+    document = models.ForeignKey(Document, models.PROTECT, related_name="blocks", db_index=False)
     part = models.IntegerField(default=0)
     first_ms = models.BigIntegerField()
     last_ms = models.BigIntegerField()
@@ -79,12 +79,13 @@ class ReadingBlock(models.Model):
                 condition=Q(last_ms__gte=F("first_ms")), name="reading_block_in_order"
             ),
         ]
+        indexes = [models.Index(fields=["document"], name="reading_block_document")]
 
 
 class TokenHour(models.Model):
     """Tokens of one counter series in one UTC hour, with what a period's bounds need (§2.6)."""
 
-    series = models.ForeignKey(Series, models.PROTECT, related_name="hours")
+    series = models.ForeignKey(Series, models.PROTECT, related_name="hours", db_index=False)
     hour = models.DateTimeField()
     revision = models.IntegerField()
     tokens = models.BigIntegerField()
@@ -128,7 +129,7 @@ class CacheHour(models.Model):
     and the model's bytes per token.
     """
 
-    series = models.ForeignKey(Series, models.PROTECT, related_name="cache_hours")
+    series = models.ForeignKey(Series, models.PROTECT, related_name="cache_hours", db_index=False)
     hour = models.DateTimeField()
     revision = models.IntegerField()
     blocks = models.BigIntegerField(null=True)

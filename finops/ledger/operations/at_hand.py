@@ -101,11 +101,11 @@ class Held:
     def columns(self, from_ms: int, *, and_before: bool) -> Columns | None:
         """The readings from an instant on, and the one before where it is asked for; None without
         any."""
-        first = next(
-            (place for place, (times, _) in enumerate(self.pieces) if times[-1] >= from_ms), None
-        )
-        if first is None:
+        if self.last_ms is None or self.last_ms < from_ms:
             return None
+        first = len(self.pieces) - 1
+        while first and self.pieces[first - 1][0][-1] >= from_ms:
+            first -= 1
         times, values = self.pieces[first]
         low = int(times.searchsorted(from_ms))
         if and_before and low:
@@ -124,7 +124,9 @@ class Held:
     def forget_before(self, from_ms: int) -> None:
         """Lets go of readings that no later window needs: of those before, the last stays."""
         self.is_new = False
-        passed = sum(int(times[-1]) < from_ms for times, _ in self.pieces)
+        passed = 0
+        while passed < len(self.pieces) and self.pieces[passed][0][-1] < from_ms:
+            passed += 1
         if passed:
             times, values = self.pieces[passed - 1]
             self.pieces[:passed] = [(times[-1:].copy(), values[-1:].copy())]

@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import ReadingBlock
-from finops.sources.samples import pack_all
+from finops.sources.sample_columns import write_times
+from finops.sources.samples import pack_with
 
 from .bulk import Line, text_field
 from .copying import copy_new_lines
 from .naming import Known
 
 BATCH = 4000
+MOST_KNOWN = 1 << 14
 COLUMNS = (
     "series_id",
     "replica",
@@ -39,6 +41,7 @@ class Cut(NamedTuple):
     times_ms: array[int]
     hour: str
     tail: str
+    times: bytes  # as a block holds them
 
     def of(self, values: array[float]) -> array[float]:
         """The hour's part of a column of values."""
@@ -49,11 +52,8 @@ Cuts = tuple[Cut, ...]
 """The hours of a column of times, in order; series that were read at the same instants share it."""
 
 
-class _Waiting(NamedTuple):
-    series: int
-    replica: str
-    cut: Cut
-    values: array[float]
+_Waiting = tuple[int, str, Cut, "array[float]"]
+"""Series, replica, an hour of its times, and the values in it."""
 
 
 @dataclass(slots=True)
@@ -71,9 +71,11 @@ class Blocks:
         """Takes readings in time order, and gives the hours they were cut at."""
         known = self._known.get(id(times_ms))
         if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
             known = self._known[id(times_ms)] = times_ms, self._cuts_of(times_ms)
         pk, cuts = series.pk, known[1]
-        self.waiting += [_Waiting(pk, replica, cut, cut.of(values)) for cut in cuts]
+        self.waiting += [(pk, replica, cut, cut.of(values)) for cut in cuts]
         if len(self.waiting) >= BATCH:
             self.flush()
         return cuts
@@ -87,10 +89,9 @@ class Blocks:
 
     def flush(self) -> None:
         """Writes what waits; a block that stands there already is left alone."""
-        payloads = pack_all([(one.cut.times_ms, one.values) for one in self.waiting])
-        lines = [
-            self._line(one, payload) for one, payload in zip(self.waiting, payloads, strict=True)
-        ]
+        waiting = self.waiting
+        payloads = pack_with([cut.times for _, _, cut, _ in waiting], [one[3] for one in waiting])
+        lines = [self._line(one, payload) for one, payload in zip(waiting, payloads, strict=True)]
         self.waiting.clear()
         copy_new_lines(ReadingBlock, COLUMNS, lines)
 
@@ -112,5 +113,6 @@ def _cuts(times_ms: array[int]) -> Iterator[Cut]:
         end = bisect_left(times_ms, hour_ms + HOUR_MS, start)
         times = times_ms if start == 0 and end == len(times_ms) else times_ms[start:end]
         tail = f"\t{times[0]}\t{times[-1]}\t{len(times)}\t\\\\x"
-        yield Cut(hour_ms, start, end, times, instant_of(hour_ms).isoformat(), tail)
+        hour = instant_of(hour_ms).isoformat()
+        yield Cut(hour_ms, start, end, times, hour, tail, write_times(times))
         start = end

@@ -25,6 +25,7 @@ from finops.core.period import HOUR, Period, hour_of, milliseconds, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, Source
+from finops.ledger.operations.arenas import one_heap
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
@@ -138,6 +139,7 @@ class _Reader:
         self._asked: dict[Period, Future[Gathered]] = {}
 
     def __enter__(self) -> _Reader:
+        one_heap()
         return self
 
     def __exit__(self, *_: object) -> None:

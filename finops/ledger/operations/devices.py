@@ -144,8 +144,10 @@ def _bytes(one: Series, gauges: Gauges) -> Iterator[Columns]:
     for times, values in gauges.replicas(one).values():
         # No device holds a pebibyte: a reading that says so is none of its memory.
         kept = np.abs(values) * scale <= MOST_BYTES
-        # Gauges are whole MiB or bytes within 2^53: exact.
-        yield times[kept], np.trunc(values[kept]).astype(np.int64) * scale
+        if not kept.all():
+            times, values = times[kept], values[kept]
+        # Gauges are whole MiB or bytes within 2^53: exact. The conversion leaves fractions out.
+        yield times, values.astype(np.int64) * scale
 
 
 def _holders(

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from itertools import product
 from math import isfinite
 
+import numpy as np
+
 from finops.core.period import instant_of, milliseconds, rfc3339
 from finops.ledger.models import Document, Source
 from finops.sources.engines import NEVER_COUNTED
 from finops.sources.records import Rejection, SeriesReadings
-from finops.sources.sample_columns import in_rows, whole_numbers
+from finops.sources.sample_columns import in_rows
 from finops.sources.samples import in_order, is_rising
 
 from .at_hand import AtHand
@@ -48,6 +50,7 @@ _TWO_VALUES = "another value stands at the same instant; the higher one is kept"
 MOST_NAMED = 100_000
 SERIES_AT_ONCE = 2000
 SAMPLES_AT_ONCE = 1_000_000
+MOST_KNOWN = 1 << 14
 
 
 @dataclass(slots=True)
@@ -96,12 +99,13 @@ class _Posting:
         self.plain = Plain(document.sha256, self.names, at)
         self.seen: set[int] = set()
         self.affected = Affected()
+        self.clock = _Clock()
 
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
         index = 0
         for batch in _batches(series):
-            columns = _in_order(batch)
-            fine = _are_fine(columns)
+            columns = [self.clock.in_order(one.times_ms, one.values) for one in batch]
+            fine = _are_fine(columns, self.clock)
             for one, name, column, is_fine in zip(
                 batch, self.names.of(batch), columns, fine, strict=True
             ):
@@ -181,17 +185,29 @@ def _batches(series: Iterable[SeriesReadings]) -> Iterator[list[SeriesReadings]]
         yield batch
 
 
-def _in_order(batch: Sequence[SeriesReadings]) -> list[tuple[array[int], array[float]]]:
-    """Each column in order of time; series of one target share theirs, which is looked at once."""
-    rising: dict[int, bool] = {}
-    found = []
-    for one in batch:
-        times = one.times_ms
-        is_fine = rising.get(id(times))
-        if is_fine is None:
-            is_fine = rising[id(times)] = is_rising(times)
-        found.append((times, one.values) if is_fine else in_order(times, one.values))
-    return found
+class _Clock:
+    """What was found of columns of times: series of one target share theirs."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[array[int], bool, bool]] = {}  # by identity, while it is held
+
+    def in_order(self, times: array[int], values: array[float]) -> tuple[array[int], array[float]]:
+        """The columns in order of time."""
+        return (times, values) if self._of(times)[1] else in_order(times, values)
+
+    def is_fine(self, times: array[int]) -> bool:
+        """Whether times (at least one) rise and lie on the calendar."""
+        return self._of(times)[2]
+
+    def _of(self, times: array[int]) -> tuple[array[int], bool, bool]:
+        known = self._known.get(id(times))
+        if known is None:
+            rises = is_rising(times)
+            is_fine = rises and len(times) > 0 and times[0] >= FIRST_MS and times[-1] < END_MS
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[id(times)] = times, rises, is_fine
+        return known
 
 
 def _inner(labels: Iterable[tuple[str, str]]) -> str:
@@ -217,30 +233,21 @@ _DOUBTFUL = _Fine(False, False, False)
 _KINDS = {each: _Fine(*each) for each in product((True, False), repeat=3)}
 
 
-def _are_fine(columns: Sequence[tuple[array[int], array[float]]]) -> list[_Fine]:
+def _are_fine(columns: Sequence[tuple[array[int], array[float]]], clock: _Clock) -> list[_Fine]:
     """The usual case, told quickly for many columns: the same as `_WHY` says value by value."""
     found = [_FINE] * len(columns)
-    in_time: dict[int, bool] = {}  # by identity: series of one target share their times
     for places, rows in in_rows([values for _, values in columns]):
         if not rows.shape[1]:
             continue
         low, high = rows.min(axis=1), rows.max(axis=1)  # NaN where any value is NaN
-        _, whole = whole_numbers(rows + 0.0)  # -0.0 says no tokens, as 0 does
+        whole = (np.trunc(rows) == rows).all(axis=1)
         tokens = whole & (low >= 0) & (high <= LARGEST_EXACT)
         gauge = (low >= -LARGEST_EXACT) & (high <= LARGEST_EXACT)
         mark = (low >= 0) & (high * 1000 < END_MS)
         flags = zip(tokens.tolist(), gauge.tolist(), mark.tolist(), strict=True)
         for place, each in zip(places, flags, strict=True):
-            times = columns[place][0]
-            is_fine = in_time.get(id(times))
-            if is_fine is None:
-                is_fine = in_time[id(times)] = _are_times_fine(times)
-            found[place] = _KINDS[each] if is_fine else _DOUBTFUL
+            found[place] = _KINDS[each] if clock.is_fine(columns[place][0]) else _DOUBTFUL
     return found
-
-
-def _are_times_fine(times: array[int]) -> bool:
-    return times[0] >= FIRST_MS and times[-1] < END_MS and is_rising(times)
 
 
 def _shown(value: float, time_ms: int) -> str:
