@@ -235,6 +235,46 @@ def test_which_gpu_of_several_an_engine_has_is_not_guessed(tmp_path: Path) -> No
     assert all(any("no GPU metrics" in flag for flag in one["flags"]) for one in engines)
 
 
+def test_hosts_of_one_name_in_two_sources_are_two_hosts(tmp_path: Path) -> None:
+    workload()
+    for source, uuid, tokens in (("east", "aaaa", 80_000), ("west", "bbbb", 96_000)):
+        fleet = Fleet()
+        vm_engine(fleet, 8000, tokens)
+        smi_host(fleet, uuid, 40_000)
+        path = fleet.write(tmp_path / f"{source}.om")
+        command("ingest", path, "--source", source, "--by", "Ada")
+    ingested(gpu_fleet.config(tmp_path / "config.json"))
+    rows = command("memory", *HOUR, "--by", "gpu")["rows"]
+    held = {row["key"]: row["kv_reserved_bytes"] for row in rows}
+    assert held == {"aaaa": 80_000 * 131_072, "bbbb": 96_000 * 131_072}
+
+
+def test_an_engine_is_not_on_the_gpu_of_another_source_s_host_of_that_name(tmp_path: Path) -> None:
+    workload()
+    for source in ("east", "west"):
+        fleet = Fleet()
+        vm_engine(fleet, 8000)
+        if source == "east":
+            smi_host(fleet, "aaaa", 40_000)
+        command("ingest", fleet.write(tmp_path / f"{source}.om"), "--source", source, "--by", "Ada")
+    engines = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert sorted(any("no GPU metrics" in flag for flag in one["flags"]) for one in engines) == [
+        False, True,
+    ]  # fmt: skip
+
+
+def test_a_host_told_by_one_source_and_its_gpu_by_another_is_one_host(tmp_path: Path) -> None:
+    workload()
+    engines, gpus = Fleet(), Fleet()
+    vm_engine(engines, 8000)
+    smi_host(gpus, "aaaa", 40_000)
+    for source, fleet in (("engines", engines), ("gpus", gpus)):
+        command("ingest", fleet.write(tmp_path / f"{source}.om"), "--source", source, "--by", "Ada")
+    (engine,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert engine["gpus"] == 1
+    assert not any("no GPU metrics" in flag for flag in engine["flags"])
+
+
 @pytest.mark.parametrize("engines", [1, 2])
 def test_a_host_s_gpus_are_an_engine_s_only_when_no_other_is_there(
     tmp_path: Path, engines: int

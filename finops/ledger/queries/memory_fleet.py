@@ -5,6 +5,7 @@ Exporters that know no pods are joined by host, where that leaves no doubt.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,11 @@ CACHE_FIELDS = (
     "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
     "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms",
 )  # fmt: skip
+
+
+_Place = tuple[int, str]
+"""A source and a host in it: two sources may each have a host of one name. Where one source alone
+tells of a host's GPUs, and one alone of its engines, it is one host, whichever sources they are."""
 
 
 @dataclass(slots=True)
@@ -173,30 +179,40 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
         mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
         mine.sort(key=lambda d: (_index(d), d.name))
         mine = _own(mine, engine.series.engine, numbers[engine.tenant])
-        mine = mine or by_host.get(_host(engine.series.target.instance), [])
+        mine = mine or by_host.get(_place(engine), [])
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
             device.engines.append((engine, number))
     return Fleet(period, engines, devices)
 
 
-def _by_host(engines: list[EngineMemory], devices: Mapping[str, Device]) -> dict[str, list[Device]]:
-    """GPUs of hosts without pods whose engines can only be on them: a host with one GPU, or one
-    with one engine that has all of them. Elsewhere nothing tells which GPU is whose."""
-    found: dict[str, list[Device]] = {}
+def _by_host(
+    engines: list[EngineMemory], devices: Mapping[str, Device]
+) -> dict[_Place, list[Device]]:
+    """GPUs of hosts without pods whose engines can only be on them, by where the engines are: a
+    host with one GPU, or one with one engine that has all of them. Elsewhere nothing tells which
+    GPU is whose."""
+    found: dict[_Place, list[Device]] = {}
     for device in devices.values():
-        if not device.tenants:
-            found.setdefault(_host(device.rows[-1].labels.get("instance", "")), []).append(device)
-    on: dict[str, list[EngineMemory]] = {}
+        host = _host(device.rows[-1].labels.get("instance", ""))
+        if host and not device.tenants:
+            found.setdefault((device.rows[-1].target.source_id, host), []).append(device)
+    on: dict[_Place, list[EngineMemory]] = {}
     for engine in engines:
-        on.setdefault(_host(engine.series.target.instance), []).append(engine)
+        on.setdefault(_place(engine), []).append(engine)
+    seen = Counter(host for _, host in found)
+    run = Counter(host for _, host in on)
+    only = {host: mine for (_, host), mine in found.items() if seen[host] == run[host] == 1}
     return {
-        host: mine
-        for host, mine in found.items()
-        if host
-        and (there := on.get(host))
+        place: mine
+        for place, there in on.items()
+        if (mine := only.get(place[1]) or found.get(place))
         and (len(mine) == 1 or (len(there) == 1 and there[0].gpus == len(mine)))
     }
+
+
+def _place(engine: EngineMemory) -> _Place:
+    return engine.series.target.source_id, _host(engine.series.target.instance)
 
 
 def _host(instance: str) -> str:
@@ -256,8 +272,10 @@ def _engines(
 def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
     """GPUs by UUID; where two exporters tell of one, the first by name counts."""
     hours = DeviceHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
-    newest = hours.order_by("device", "target_id", "hour", "-revision").distinct(
-        "device", "target_id", "hour"
+    newest = (
+        hours.order_by("device", "target_id", "hour", "-revision")
+        .distinct("device", "target_id", "hour")
+        .select_related("target")
     )
     found: dict[str, Device] = {}
     first: dict[str, int] = {}
