@@ -61,15 +61,21 @@ def other_cell(text: str, column: str = "") -> str:
 
 
 def _all_other(value: Any) -> Any:
-    """JSON with every value in it changed."""
+    """JSON with every value in it changed, and the keys that are numbers, like levels."""
     if isinstance(value, dict):
-        return {key: _all_other(one) for key, one in value.items()} or {
+        return {_other_key(key): _all_other(one) for key, one in value.items()} or {
             "prompt": "1",
             "generation": "1",
         }
     if isinstance(value, list):
         return [_all_other(one) for one in value] or ["1"]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 2 + 1001
     return other(value)
+
+
+def _other_key(key: str) -> str:
+    return str(other(key)) if NUMBER.fullmatch(key) else key
 
 
 def is_found(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> bool:

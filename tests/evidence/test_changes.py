@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -21,6 +22,7 @@ from finops.ledger.queries.facts import facts
 from reports.change_words import message, rows
 from reports.evidence import verify
 from reports.evidence.sealed import csv_bytes, documents_read
+from tests.evidence.flips import columns_not_found
 from tests.ledger.doors import command, ingested
 from tests.ledger.small_company import COMMON, csv_text
 
@@ -126,6 +128,14 @@ def test_the_second_computation_draws_the_same_interval(said: dict[str, Any]) ->
         value = Decimal(changed["changes"][0][name][part])
         changed["changes"][0][name][part] = str(value + Decimal("1e-9"))
         assert verify.recompute(pack, changed).wrong
+
+
+def test_every_column_of_a_change_and_its_hours_is_computed_again(said: dict[str, Any]) -> None:
+    pack, statement = pack_of(said), json.loads(canonical_bytes(said))
+    assert columns_not_found(
+        pack.files, statement, tables=("changes", "change_hours"), untold={},
+        drawn=random.Random(7), rows=6,
+    ) == []  # fmt: skip
 
 
 def test_the_words_say_what_the_interval_says(said: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Hours that a person doubts first, through the door: their tokens again from the pack's readings."""
+"""Hours that a person doubts first, through the door: their tokens again from the pack's readings;
+and counters and sources that are there for a part of the week."""
 
 from __future__ import annotations
 
@@ -6,15 +7,17 @@ import csv
 import io
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
 from tests.evidence.flips import columns_not_found
+from tests.evidence.test_every_figure import EVIDENCE_ALONE
 from tests.ledger import small_company
 from tests.ledger.doors import ingested
-from tests.reports.test_closing import WEEK, command
+from tests.reports.test_closing import WEEK, command, whole_week
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -43,16 +46,42 @@ def two_behind_one_address(folder: Path) -> None:
     assert ingested(folder / "again.om")[0]["status"] == "posted"
 
 
-def test_alternations_openings_and_restarts_are_booked_again(tmp_path: Path) -> None:
-    small_company.found(tmp_path)
-    two_behind_one_address(tmp_path)
+def a_source_of_some_hours(folder: Path) -> None:
+    """Another source tells of engine `y` for four hours of Tuesday, and of its cache's hits under
+    two names that differ; the newer name counts."""
+    start = int(small_company.START.timestamp()) + 26 * 3600
+    labels = 'instance="y",job="vllm",model_name="qwen",engine="0"'
+    lines = []
+    for name, step in (("prompt_tokens", 60), ("generation_tokens", 6),
+                       ("prefix_cache_hits", 20), ("gpu_prefix_cache_hits", 21)):  # fmt: skip
+        lines.append(f"# TYPE vllm:{name} counter")
+        for number in range(25):
+            at = start + 600 * number
+            lines.append(f"vllm:{name}_total{{{labels}}} {100 + step * number} {at}")
+    path = folder / "second.om"
+    path.write_text("\n".join([*lines, "# EOF", ""]))
+    answer = command("ingest", path, "--source", "second", "--by", "Ada")
+    assert answer["documents"][0]["status"] == "posted"
+    command("workload", "add", "qwen", "--model", "qwen", "--stack", "vllm", "--by", "Ada")
+    command("rule", "add", "qwen", "--series", "model_name=qwen", "--by", "Ada")
+    command("rule", "add", "qwen", "--charge", "service=Support", "--by", "Ada")
+
+
+def closed() -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files behind the closed week, all computed again, and its statement."""
     command("close", WEEK, "--by", "Ada")
     report = report_of(WEEK)
     assert report is not None
     statement = statement_of(report)
     evidence = gather(report, statement)
     assert evidence is not None and evidence.unequal == ()
-    files = dict(evidence.files)
+    return dict(evidence.files), statement
+
+
+def test_alternations_openings_and_restarts_are_booked_again(tmp_path: Path) -> None:
+    small_company.found(tmp_path)
+    two_behind_one_address(tmp_path)
+    files, statement = closed()
     hours = list(csv.DictReader(io.StringIO(files["ledgers/token_hours.csv"].decode())))
     sums = {name: sum(int(row[name]) for row in hours)
             for name in ("alternations", "openings", "restarts")}  # fmt: skip
@@ -60,5 +89,24 @@ def test_alternations_openings_and_restarts_are_booked_again(tmp_path: Path) -> 
     assert columns_not_found(
         files, statement, tables=("readings", "counters_before"),
         untold={"readings": {"document"}, "counters_before": {"fall_ms", "last_ms", "proven_ms", "replicas"}},
+        drawn=random.Random(7), rows=30,
+    ) == []  # fmt: skip
+
+
+def test_how_long_a_counter_and_a_source_were_there_is_computed_again(tmp_path: Path) -> None:
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    two_behind_one_address(tmp_path)
+    a_source_of_some_hours(tmp_path)
+    files, statement = closed()
+    spans = {row["name"]: row for row in csv.DictReader(
+        io.StringIO(files["ledgers/reaches.csv"].decode())) if row["kind"] == "source"}  # fmt: skip
+    assert spans["second"]["ended"] == "1" and spans["second"]["first"] == "2026-11-17T02:00:00Z"
+    assert statement["reaches"]["complete"]
+    ended = [row for row in csv.DictReader(io.StringIO(files["ledgers/series.csv"].decode()))
+             if row["end_dark_ms"]]  # fmt: skip
+    assert {row["source"] for row in ended} == {"files"} and len(ended) >= 3
+    assert columns_not_found(
+        files, statement, tables=("series", "reaches"), untold=EVIDENCE_ALONE,
         drawn=random.Random(7), rows=30,
     ) == []  # fmt: skip

@@ -27,11 +27,12 @@ NOT_USED_HERE = {
     "counters_before": {"replicas", "proven_ms"},
     # The holders are engines, whose counters say where they belong: test_every_figure looks at them.
     "gpu_holders": {"labels"},
-    # What begins before the week begins with it.
+    # What begins before the week begins with it: test_odd_hours looks at one that does not.
     "reaches": {"first", "ended"},
-    # No series and no source ends in the week, and no count has two names.
+    # No series and no source ends in the week, and no count has two names: test_odd_hours has both.
     "series": {"preference", "last_ms", "usual_ms", "source_last_ms"},
-    # A bucket read less often than the last one is left out; here each was read as often.
+    # A bucket read less often than the last one is left out; here each was read as often, and the
+    # few rows drawn hold no last one: test_every_figure looks at all.
     "latency_hours": {"readings"},
     # Every mark is of one kind.
     "readings": {"mark_kind"},
