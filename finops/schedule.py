@@ -33,6 +33,7 @@ ENTRIES = (
     ),
     Entry("Make due kept sums anew, daily", "finops.ledger.tasks.sum_again", "0", "5"),
     Entry("Fix new rows in the trail, daily", "finops.ledger.tasks.fix_rows", "40", "4"),
+    Entry("Look at sealed weeks again, daily", "reports.tasks.look_at_sealed_weeks", "45", "5"),
     Entry("Close the week, Monday", "reports.tasks.close_week", "0", "6", "1", 12 * 3600),
 )
 

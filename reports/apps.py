@@ -12,8 +12,11 @@ class ReportsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """The roles' groups exist wherever users do."""
+        """The roles' groups exist wherever users do; what arrives may touch what was sealed."""
+        from finops.ledger.signals import arrived
+
         post_migrate.connect(_make_roles, sender=self)
+        arrived.connect(_look_again)
 
 
 def _make_roles(using: str, **_: Any) -> None:
@@ -21,3 +24,9 @@ def _make_roles(using: str, **_: Any) -> None:
 
     if using == "default":
         ensure_groups()
+
+
+def _look_again(**told: Any) -> None:
+    from reports.operations.looking_again import on_arrival
+
+    on_arrival(**told)

@@ -32,6 +32,15 @@ def close_week(*, week: str = "latest") -> dict[str, Any]:
         return {"closed": closed.is_new, "week": closed.report.week, "digest": closed.report.digest}
 
 
+@shared_task(name="reports.tasks.look_at_sealed_weeks")
+def look_at_sealed_weeks() -> int:
+    """Builds sealed weeks afresh of which something arrived, each day; how many would change."""
+    from reports.operations.looking_again import look_again
+
+    with use_ledger("default"):
+        return sum(bool(look.differences) for look in look_again(at=timezone.now()))
+
+
 @shared_task(name="reports.tasks.make_pdf", soft_time_limit=300, time_limit=330)
 def make_pdf(*, ledger: str, week: str, revision: int, size: str) -> str:
     """Prints one revision; the result is kept by digest."""

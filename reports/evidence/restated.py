@@ -25,12 +25,12 @@ def against_earlier(report: Report, statement: Mapping[str, Any]) -> dict[str, A
             {key: _text(value) for key, value in row.items()}
             for row in sheet.differences(old, statement)
         ],
-        "documents_added": _more(statement, old),
-        "documents_removed": _more(old, statement),
+        "documents_added": more_documents(statement, old),
+        "documents_removed": more_documents(old, statement),
     }
 
 
-def _more(these: Mapping[str, Any], those: Mapping[str, Any]) -> list[dict[str, str]]:
+def more_documents(these: Mapping[str, Any], those: Mapping[str, Any]) -> list[dict[str, str]]:
     """The documents of one statement that the other does not have."""
     known = {one["sha256"] for one in those["control_totals"]["documents"]}
     return [

@@ -5,12 +5,13 @@ so that neither side can rewrite the other.
 """
 
 from .notes import Annotation, Disposition
-from .statements import Report, ReportEvent, Seal, Waiver
+from .statements import FreshLook, Report, ReportEvent, Seal, Waiver
 from .uploads import Upload, UploadOutcome
 
 __all__ = [
     "Annotation",
     "Disposition",
+    "FreshLook",
     "Report",
     "ReportEvent",
     "Seal",

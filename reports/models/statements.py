@@ -126,3 +126,28 @@ class Waiver(models.Model):
 
     def __str__(self) -> str:
         return f"{self.report_id} {self.kind} {self.subject} by {self.by}"
+
+
+class FreshLook(models.Model):
+    """A sealed week built afresh after something of it arrived (method §11). Append-only.
+
+    `differences` are the figures that it would print otherwise, none when nothing changes. The
+    newest look at a sealed report holds, and proposes a restatement when it has any.
+    """
+
+    report = models.ForeignKey(Report, models.PROTECT, related_name="looks")
+    at = models.DateTimeField()
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the statement built afresh.")
+    differences = models.JSONField(help_text="As the difference table of a restatement.")
+    documents = models.JSONField(default=list, help_text="Names of documents that came since.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(digest__regex=DIGEST), name="fresh_look_digest_is_sha256"
+            ),
+            models.UniqueConstraint(fields=["report", "at"], name="fresh_look_once_an_instant"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.report_id} looked at again at {self.at:%Y-%m-%d %H:%M}"

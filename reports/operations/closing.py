@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from finops.core.statement import statement, trend_row
 from finops.ledger.queries.facts import facts
 from reports import level_columns, sheet
 from reports.models import Report
-from reports.queries import notes, weeks
+from reports.queries import notes, proposals, weeks
 from reports.queries.standing import FINAL, report_of, standing, statement_of
 
 from .refused import NoSuchWeek, NotAllowed
@@ -112,6 +112,7 @@ def _stated(
 ) -> dict[str, Any]:
     """A week's statement; the trend leaves out weeks that were told in another currency (§3.9)."""
     found = facts(week_of(week, weeks.zone()), week=week, as_of=at)
+    found = replace(found, notices=(*found.notices, *proposals.notices(week, at)))
     trend = [trend_row(one) for one in earlier if one["currency"] == found.currency]
     value: dict[str, Any] = statement(found, previous, trend)
     return value

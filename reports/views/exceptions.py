@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 from reports.models import Report
 from reports.operations import sealing
 from reports.operations.refused import NotAllowed
+from reports.queries.proposals import proposal_of
 from reports.queries.standing import standing, week_names
 from reports.roles import allowed
 from reports.widgets import LongSelect
@@ -38,6 +39,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     ]
     rows.sort(key=lambda row: row["disposition"] is not None)
     context = {"weeks": weeks, "week": week, "standing": stand, "rows": rows}
+    context["proposal"] = proposal_of(report)
     context["week_choice"] = choice.render("week", week, {"id": "week"})
     return page(request, "reports/exceptions.html", context | {"zone": _zone(stand.statement)})
 

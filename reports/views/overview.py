@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_GET
 
+from finops.core.wording import counted_text
 from finops.ledger.models import Baseline, Charge, Document, Rule, TokenHour, UsageHour, Workload
 from finops.ledger.queries.snapshots import waiting
 from finops.ledger.queries.sources import health
@@ -19,6 +20,7 @@ from reports import sheet
 from reports.models import Annotation, Report
 from reports.queries import kept
 from reports.queries.desk import WEEKS, panels
+from reports.queries.proposals import proposals
 from reports.queries.standing import Standing, shown_reports, standing
 from reports.roles import allowed, may, roles_of
 
@@ -91,6 +93,15 @@ def _todo(request: HttpRequest, stand: Standing) -> list[dict[str, str]]:
             found.append({"url": stand_url(stand), "text": f"Approve report {stand.number}"})
         elif stand.approved_by and not count:
             found.append({"url": stand_url(stand), "text": f"Seal report {stand.number}"})
+    if may(request.user, "close"):
+        found += [
+            {
+                "url": reverse("report", args=[one.report.week]),
+                "text": f"Restate {one.report.week}, or leave it: "
+                f"{counted_text(len(one.differences), 'sealed figure')} would change",
+            }
+            for one in proposals()
+        ]
     if may(request.user, "decide") and (snapshots := waiting()):
         found.append(
             {"url": reverse("imports"), "text": f"Decide on {len(snapshots)} waiting snapshots"}

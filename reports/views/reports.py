@@ -22,6 +22,7 @@ from reports.models import Report
 from reports.operations import closing, printing, sealing
 from reports.operations.refused import NotAllowed
 from reports.queries import kept, papers
+from reports.queries.proposals import proposal_of
 from reports.queries.standing import (
     FINAL,
     Standing,
@@ -116,6 +117,7 @@ def report(request: HttpRequest, week: str, revision: int | None = None) -> Http
         "waivable": sealing.unsigned(stand),
         "is_newest": stand.revision == stand.newest_revision,
         "revisions": _revisions(week),
+        "proposal": proposal_of(stand.report) if stand.state == FINAL else None,
     }
     if stand.report.reason and stand.revision > 1:
         earlier = report_of(week, stand.revision - 1)

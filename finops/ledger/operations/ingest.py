@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from finops.ledger import signals
 from finops.ledger.models import Document
 from finops.ledger.operations import (
     delivering,
@@ -73,6 +74,8 @@ def ingest(
         first = one.sha256 not in told
         told.add(one.sha256)
         results.append(_result(path, one, outcomes[one.sha256], first))
+    if any(isinstance(outcome, Document) for outcome in outcomes.values()):
+        signals.tell_of_arrival(at, tell)
     return results
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from finops.ledger import signals
 from finops.ledger.models import Snapshot, SnapshotDecision
 from finops.ledger.operations.locks import lock
 from finops.ledger.queries.snapshots import NEWEST, with_verdict
@@ -161,6 +162,7 @@ def decide(
             subject=f"snapshot {snapshot_id}",
             detail={"verdict": verdict, "reason": reason, "scope": list(_scope(snapshot))},
         )
+    signals.tell_of_arrival(moment, lambda text: None)
 
 
 def _check_waiting(snapshot: Snapshot, verdict: str) -> None:

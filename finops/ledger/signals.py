@@ -1,0 +1,22 @@
+"""What the ledger tells those above it: that something arrived, which may touch what was said.
+
+The ledger knows nothing of reports (imports run downhill); they listen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from django.dispatch import Signal
+
+arrived: Final = Signal()
+"""Sent after documents were taken in or a snapshot was decided on, with `at` and `tell`."""
+
+
+def tell_of_arrival(at: datetime, tell: Callable[[str], None]) -> None:
+    """Lets those above know; what goes wrong with them does not undo what was taken in."""
+    for _, answer in arrived.send_robust(sender=None, at=at, tell=tell):
+        if isinstance(answer, Exception):
+            tell(f"sealed weeks were not looked at again: {answer}; the day's run does it")

@@ -1,0 +1,155 @@
+"""A month delivered again after its week was sealed: proposed by itself, nothing sealed touched (§11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.test import Client
+
+from finops.trail.models import Entry
+from reports.models import FreshLook, Report, Seal
+from reports.operations.closing import build
+from reports.queries.proposals import proposals
+from reports.tasks import look_at_sealed_weeks
+from tests.ledger import small_company
+from tests.ledger.doors import ingested
+from tests.reports.helpers import NOW
+from tests.reports.test_closing import WEEK, command, whole_week
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """A week that Ada prepared and Ben sealed."""
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    command("close", WEEK, "--by", "Ada")
+    command("dispose", WEEK, "all", "--text", "Known.", "--by", "Ada")
+    command("approve", WEEK, "--by", "Ben")
+    assert command("seal", WEEK, "--by", "Ben")["state"] == "final"
+    return tmp_path
+
+
+def again(folder: Path, old: str, new: str) -> None:
+    """The month's whole export once more, its support line changed."""
+    text = (folder / "whole.csv").read_text()
+    assert text.count(old) == 2
+    path = folder / f"again-{new}.csv"
+    path.write_text(text.replace(old, new))
+    assert ingested(path)[0]["status"] == "posted"
+
+
+def rows() -> list[tuple[object, ...]]:
+    seals = [(s.number, s.digest, bytes(s.record)) for s in Seal.objects.order_by("number")]
+    reports = [(r.pk, r.digest, bytes(r.statement)) for r in Report.objects.order_by("pk")]
+    return [*seals, *reports]
+
+
+def test_a_month_restated_after_sealing_proposes_a_restatement_by_itself(
+    sealed: Path, client_of: Callable[..., Client]
+) -> None:
+    before = rows()
+    again(sealed, "0.70", "9.70")  # support of the week: 0.70, and now 9.70
+    assert rows() == before
+    (found,) = proposals()
+    changes = {(d["workload"], d["figure"]): (d["before"], d["after"]) for d in found.differences}
+    sealed_cost, cost_now = changes["", "period_effective_cost"]
+    assert Decimal(str(cost_now)) - Decimal(str(sealed_cost)) == 9
+    assert found.documents == ["again-9.70.csv"]
+    assert "is sealed, and" in found.text and "again-9.70.csv" in found.text
+    assert Entry.objects.filter(action="restatement proposed").count() == 1
+    finance = client_of("finance")
+    page = finance.get(f"/reports/{WEEK}/").content.decode()
+    assert "Restatement proposed" in page and "again-9.70.csv" in page
+    assert f"Restate {WEEK}, or leave it" in finance.get("/").content.decode()
+    assert "Restatement proposed" in finance.get(f"/exceptions/?week={WEEK}").content.decode()
+    auditor = client_of("auditor")
+    assert "Restatement proposed" in auditor.get(f"/reports/{WEEK}/").content.decode()
+    assert f"Restate {WEEK}, or leave it" not in auditor.get("/").content.decode()
+
+
+def test_later_weeks_tell_of_it_until_it_is_restated(sealed: Path) -> None:
+    def told() -> list[str]:
+        value = build("2026-W48", NOW + timedelta(days=3650))
+        return [e["subject"] for e in value["exceptions"] if e["kind"] == "restatement-proposed"]
+
+    assert told() == []
+    again(sealed, "0.70", "9.70")
+    assert told() == [WEEK]
+    restated = command("restate", WEEK, "--reason", "support came late", "--by", "Ada")
+    assert restated["revision"] == 2
+    assert (told(), proposals()) == ([], [])
+
+
+def test_what_is_taken_back_is_not_proposed_any_more(sealed: Path) -> None:
+    again(sealed, "0.70", "9.70")
+    assert proposals()
+    text = (sealed / "whole.csv").read_text()
+    (sealed / "third.csv").write_text(text + "\n")
+    assert ingested(sealed / "third.csv")[0]["status"] == "posted"
+    assert proposals() == []
+    actions = list(Entry.objects.filter(action__startswith="restatement").values_list("action"))
+    assert actions == [("restatement proposed",), ("restatement not proposed any more",)]
+
+
+def test_what_does_not_touch_the_week_is_not_looked_at(sealed: Path) -> None:
+    text = (sealed / "whole.csv").read_text().replace("2026-11", "2026-09")
+    (sealed / "other.csv").write_text(text.replace("2026-12", "2026-10"))
+    assert ingested(sealed / "other.csv")[0]["status"] == "posted"
+    assert not FreshLook.objects.exists()
+    assert look_at_sealed_weeks.apply().get() == 0
+
+
+def test_the_days_run_finds_what_no_listener_saw(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from finops.ledger import signals
+
+    monkeypatch.setattr(signals, "tell_of_arrival", lambda at, tell: None)
+    again(sealed, "0.70", "9.70")
+    assert proposals() == []
+    assert look_at_sealed_weeks.apply().get() == 1
+    assert look_at_sealed_weeks.apply().get() == 0  # nothing came since
+    assert len(proposals()) == 1
+
+
+def test_a_listener_that_fails_undoes_nothing(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reports.operations import looking_again
+
+    def broken(*_: object) -> None:
+        raise ValueError("no facts")
+
+    monkeypatch.setattr(looking_again, "build", broken)
+    again(sealed, "0.70", "9.70")
+    assert proposals() == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE reports_freshlook SET at = at", "DELETE FROM reports_freshlook"]
+)
+def test_looks_cannot_be_changed(sealed: Path, statement: str) -> None:
+    again(sealed, "0.70", "9.70")
+    with (
+        pytest.raises(DatabaseError, match="append-only"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+
+
+def test_the_schema_refuses_looks_that_cannot_be(sealed: Path) -> None:
+    report = Report.objects.get()
+    good = {"report": report, "at": NOW, "digest": "a" * 64, "differences": []}
+    with pytest.raises(IntegrityError, match="fresh_look_digest_is_sha256"), transaction.atomic():
+        FreshLook.objects.create(**(good | {"digest": "A"}))
+    FreshLook.objects.create(**good)
+    with pytest.raises(IntegrityError, match="fresh_look_once_an_instant"), transaction.atomic():
+        FreshLook.objects.create(**good)
