@@ -199,7 +199,7 @@ def _places(files: Mapping[str, bytes], known: Mapping[str, Row]) -> dict[str, s
 
     from reports.evidence import verify
 
-    rules = verify.Rules(rows(files, "rules"), "series")
+    rules = verify.Rules(verify.Pack(dict(files)).table("rules"), "series")
     found: dict[str, set[str]] = {}
     for row in rows(files, "token_hours"):
         if row["series"] in known:

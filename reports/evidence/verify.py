@@ -11,11 +11,29 @@ differs or a digest is wrong. Python 3.11 or newer and nothing else is needed. T
 code with the program that made the report: it was written from the method's text ("§" below)
 alone, so that an error in either shows as a difference.
 
-Order of reading: arithmetic (§1, §3.7, §4), rules (§4), tokens (§2), currencies (§3.9), money
-(§3, §4), the week, then the sections. Each section computes one part of the statement anew, in the statement's own
-shape, from the `Week`; what it gives is compared with the statement, value by value. A new figure
-of the report is a section here (or a key in one), and its rows a table of `ledgers/`.
-Instants are milliseconds since 1970, a fraction where a charge is timed more finely.
+How to read it. Part 1 is enough for the headline: what is paid, what is counted, one division,
+and the seal. Each later part computes what part 1 takes from it, or other figures of the report:
+
+    part  1  the headline and the seal        §1 §3.7 §4 §5 §11  charges, rules, SHA256SUMS
+    part  2  tokens by series, with bounds    §2.3 to §2.6       series, token_hours, gaps, restarts
+    part  3  tokens of groups of series       §2.5 §2.6 §2.10    usage_hours
+    part  4  currencies, nodes                §3.9 §4            exchange_rates, nodes, gpu_hours
+    part  5  the money of a span, the week    §4                 charges, workloads, shared_keys
+    part  6  unit costs, reaches              §4 §5              reaches
+    part  7  the legacy stack, the bridge     §6 §7              baselines
+    part  8  GPU memory                       §8                 engines, cache_hours
+    part  9  right-sizing                     §9                 the same, preemptions
+    part 10  service levels                   §5                 objectives, latency_*
+    part 11  changes, training                §10 §5             change_hours, training_*
+    part 12  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
+    part 13  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
+    part 14  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
+    part 15  reading, comparing, printing     -                  any
+
+The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
+give the sums in the statement's own shape. Such a function is a *section*; what it gives is
+compared with statement.json value by value, by name. Instants are milliseconds since 1970, a
+fraction where a charge is timed more finely; an empty cell is None, which is not zero.
 """
 
 import csv
@@ -39,11 +57,11 @@ HOUR, DAY, MILLION = 3_600_000, 86_400_000, 10**6
 SIXTY = Context(prec=60, rounding=ROUND_HALF_EVEN)
 setcontext(Context(prec=400, rounding=ROUND_HALF_EVEN))  # wide enough that sums are exact
 
-# ------------------------------------------------------------------------------- arithmetic (§1)
+# ==== part 1: the headline (§1, §3.7, §4, §5) and the seal (§11) ==================================
 
 
 def quotient(above, below):
-    """A quotient to 60 significant digits, rounded half to even."""
+    """§1: a quotient to 60 significant digits, rounded half to even."""
     value = Fraction(above) / Fraction(below)
     return SIXTY.divide(Decimal(value.numerator), Decimal(value.denominator))
 
@@ -93,47 +111,25 @@ def split(amount, weights):
     return [Decimal(value).scaleb(-decimals) for value in cut]
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@cache
-def instant(text):
-    if not text:
-        return None
-    since = datetime.fromisoformat(text.replace("Z", "+00:00")) - EPOCH
-    exact = Fraction(since // timedelta(microseconds=1), 1000)
-    return exact.numerator if exact.denominator == 1 else exact
-
-
-def written(at):
-    """An instant as the report writes it."""
-    if at is None:
-        return None
-    return (EPOCH + timedelta(milliseconds=at)).isoformat().replace("+00:00", "Z")
-
-
-# ------------------------------------------------------------------------------------ rules (§4)
+def share_out(pot, weights):
+    """§4: each workload's part of a pot of shared charges; nothing where nobody has a weight."""
+    weights = {slug: weight for slug, weight in sorted(weights.items()) if weight > 0}
+    return dict(zip(weights, split(pot, list(weights.values())))) if weights else {}
 
 
 class Rules:
-    """Ordered, dated rules; the first that matches decides. No match: unassigned."""
+    """§4: ordered, dated rules; the first that matches decides. No match: unassigned."""
 
     def __init__(self, rows, subject):
-        self.rules = []
-        for row in rows:
-            if row["subject"] == subject:
-                matchers = [(n, op, v, re.compile(v, re.DOTALL) if "~" in op else None)
-                            for n, op, v in json.loads(row["matchers"])]
-                self.rules.append((int(row["order"]), int(row["number"]), row["place"],
-                                   row["target"] or None, matchers, instant(row["valid_from"]),
-                                   instant(row["valid_to"])))
-        self.rules.sort(key=itemgetter(0, 1))
-        self.known = {}
-        self.names = sorted({m[0] for r in self.rules for m in r[4]}
+        mine = [row for row in rows if row["subject"] == subject]
+        self.rules = sorted(mine, key=itemgetter("order", "number"))
+        self.names = sorted({name for rule in mine for name, _, _ in rule["matchers"]}
                             | {"commitment_status", "kept sum"})
-        self.dates = sorted({date for rule in self.rules for date in rule[5:] if date})
+        dates = {rule[name] for rule in mine for name in ("valid_from", "valid_to")}
+        self.dates, self.known = sorted(dates - {None}), {}
 
     def place(self, columns, at):
+        """Where a charge, or a series by its labels, belongs: a kind of place, and which one."""
         key = (sum(d <= at for d in self.dates), *[columns.get(n, "") for n in self.names])
         if key not in self.known:
             self.known[key] = self._place(columns, at)
@@ -142,23 +138,110 @@ class Rules:
     def _place(self, columns, at):
         unused = columns.get("commitment_status", "").lower() == "unused"
         rules = [] if columns.get("kept sum") else self.rules  # it holds lines no rule reached
-        for _, _, place, target, matchers, since, until in rules:
-            if unused and not any(m[0].startswith("commitment") for m in matchers):
+        for rule in rules:
+            since, until, matchers = rule["valid_from"], rule["valid_to"], rule["matchers"]
+            if unused and not any(name.startswith("commitment") for name, _, _ in matchers):
                 continue  # a commitment's unused part goes only where a rule names commitments
             if (since and at < since) or (until and at >= until):
                 continue
-            if all(_holds(columns.get(n, ""), op, v, p) for n, op, v, p in matchers):
-                return place, target
+            if all(holds(columns.get(name, ""), op, wanted) for name, op, wanted in matchers):
+                return rule["place"], rule["target"] or None
         return ("unused commitment", None) if unused else ("unassigned", None)
 
 
-def _holds(value, op, wanted, pattern):
-    if pattern is None:
-        return (value == wanted) == (op == "=")
-    return bool(pattern.fullmatch(value[:4096])) == (op == "=~")
+def holds(value, op, wanted):
+    """One condition of a rule: equal (=), not equal (!=), fits a pattern (=~) or not (!~)."""
+    same = pattern(wanted).fullmatch(value[:4096]) if "~" in op else value == wanted
+    return bool(same) == op.startswith("=")
 
 
-# ----------------------------------------------------------------------------------- tokens (§2)
+@cache
+def pattern(text):
+    return re.compile(text, re.DOTALL)
+
+
+def pieces(charges, since, until, idle):
+    """Each charge's part of a span: its row, [billed, effective], and the same by place. Of a
+    shared or unassigned charge, the time that nobody held its GPU goes to the place `idle`."""
+    for row in charges:
+        start, end = row["start"], row["end"]
+        if (start < until and end > since) or since <= start == end < until:
+            amounts = [part(row[name] or Decimal(0), start, end, since, until)
+                       for name in ("billed", "effective")]
+            nobody = row["placed"][0] in ("shared", "unassigned") and idle(row, since, until)
+            by_place = {row["placed"]: amounts}
+            if nobody:
+                unheld, held = zip(*(split(amount, [nobody, 1 - nobody]) for amount in amounts))
+                by_place = {("idle", None): unheld} | ({row["placed"]: held} if nobody < 1 else {})
+            yield row, amounts, by_place
+
+
+SECTIONS = []  # in the order they are read; each gives a part of the statement
+
+
+def section(function):
+    SECTIONS.append(function)
+    return function
+
+
+@section
+def headline(week):
+    """§5: the cost per million tokens, straight from charges and token hours. It takes: series and
+    hours from part 2; charges in the report's currency and the idle share from part 3; which
+    workloads count, in which hours, and the weights of what is shared from part 4."""
+    cost, tokens = Decimal(0), 0
+    for span in sorted({w["common"] for w in week.counting}):
+        slugs = {w["slug"] for w in week.counting if w["common"] == span}
+        for number, series in week.tokens.series.items():
+            kind = series["role"], series["layer"], series["other_half"]
+            if kind in (("prompt", "engine", "0"), ("generation", "engine", "0")):
+                for hour, row in week.tokens.hours.get(number, ()):
+                    if span[0] <= hour < span[1]:
+                        kind, slug = week.tokens.place(series, hour)
+                        tokens += row.tokens if kind == "workload" and slug in slugs else 0
+        pots = defaultdict(Decimal)
+        for row, _, by_place in pieces(week.charges, *span, week.nodes.idle):
+            for (kind, name), (_, effective) in by_place.items():
+                if row["money"] == week.currency and kind == "workload" and name in slugs:
+                    cost += effective
+                elif row["money"] == week.currency and kind == "shared":
+                    pots[name] += effective
+        for name, pot in pots.items():
+            shares = share_out(pot, week.keys.get(name, {}))
+            cost += sum(share for slug, share in shares.items() if slug in slugs)
+    price = quotient(cost * MILLION, tokens) if cost > 0 and tokens else None
+    return {"figures": {"effective_cost": cost if week.counting else None,
+                        "cost_per_million_tokens": price}}
+
+
+def canonical(value):
+    """§11: an object as the bytes that were sealed."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def digests(pack, check):
+    """§11: SHA256SUMS, the seal's digest, its statement, and what part 11 says of its people."""
+    listed = pack.files.get("SHA256SUMS", b"").decode().splitlines()
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
+    check("files of the pack", sorted(sums), sorted(set(pack.files) - {"SHA256SUMS"}))
+    seal, statement = pack.json("seal.json"), pack.json("statement.json")
+    for name in sorted(set(pack.files) & set(sums)):
+        check(f"SHA-256 of {name}", sums[name], sha256(pack.files[name]))
+    for name, digest in sorted((seal.get("evidence") or {}).get("files", {}).items()):
+        check(f"sealed digest of {name}", digest, sha256(pack.files.get(name, b"")))
+    check("seal.json is in canonical form", True, canonical(seal) == pack.files["seal.json"])
+    check("statement.json is the statement of the seal", True,
+          canonical(seal["statement"]) == pack.files["statement.json"])
+    check("digest of the statement", seal["statement_digest"], sha256(pack.files["statement.json"]))
+    own = sha256(pack.files["seal.json"])
+    chain_and_people(pack, seal, statement, own, check)
+    return own
+
+# ==== part 2: tokens by series (§2.3 to §2.6) =====================================================
 
 COUNTS = ("restarts", "hidden_resets", "readings", "ends", "gaps", "alternations",
           "unplaced_openings", "opening_tokens", "unmarked_restarts")
@@ -198,20 +281,19 @@ class TokenLedger:
     """Token hours with what bounds and coverage need."""
 
     def __init__(self, pack):
-        self.rules = Rules(pack.table("rules"), "series")
-        self.series = {row["series"]: row for row in pack.table("series", labels=json.loads)}
-        self.hours, self.gaps = defaultdict(list), defaultdict(list)
-        self.darks, self.made = defaultdict(list), {}
+        self.rules, self.made = Rules(pack.table("rules"), "series"), {}
+        self.series = {row["series"]: row for row in pack.table("series")}
+        self.hours, self.gaps, self.darks = {}, defaultdict(list), defaultdict(list)
         for number, hour, *counts in pack.lines("token_hours", ("series", "hour", *Hour._fields)):
-            self.hours[number].append((instant(hour), Hour._make(map(int, counts))))
-        gap_columns = ("series", "from_ms", "to_ms", "usual_ms", "tokens")
-        for number, *gap in pack.lines("gaps", gap_columns):
-            self.gaps[number].append(tuple(map(int, gap)))
+            row = instant(hour), Hour._make(map(int, counts))
+            self.hours.setdefault(number, []).append(row)
+        gap = itemgetter("from_ms", "to_ms", "usual_ms", "tokens")
+        for row in pack.table("gaps"):
+            self.gaps[row["series"]].append(gap(row))
         for row in pack.table("restarts"):
-            dark = int(row["dark_ms"]), int(row["shown_tokens"])
-            self.darks[row["series"], instant(row["hour"])].append(dark)
-        self.usage = pack.table("usage_hours", labels=json.loads, hour=instant)
-        self.caps = {w["slug"]: Fraction(int(w["rate_cap_tokens_per_second"]), 1000)
+            self.darks[row["series"], row["hour"]].append((row["dark_ms"], row["shown_tokens"]))
+        self.usage = pack.table("usage_hours")
+        self.caps = {w["slug"]: Fraction(w["rate_cap_tokens_per_second"], 1000)
                      for w in pack.table("workloads") if w["rate_cap_tokens_per_second"]}
 
     def place(self, row, at):
@@ -241,13 +323,14 @@ class TokenLedger:
         return self.made[key]
 
     def _parts(self, number, series, start, end, group_of):
+        """One series by place: its hours, then its gaps, its life, and whether it ended."""
         groups, gaps = {}, self.gaps.get(number, ())
         for hour, row in self.hours.get(number, ()):
             if start <= hour < end:
-                rows, darks = groups.setdefault(group_of(series, hour), ([], []))
+                latest = group_of(series, hour)
+                rows, darks = groups.setdefault(latest, ([], []))
                 rows.append(row)
                 darks += self.darks.get((number, hour), ()) if row.restarts else ()
-                latest = group_of(series, hour)
         parts = {key: Part(*rows) for key, rows in groups.items()}
         if not parts:
             if not any(a < start and b >= end for a, b, _, _ in gaps):
@@ -262,18 +345,17 @@ class TokenLedger:
                 first.from_before, first.edge_in_gap = first.from_before + tokens, True
             elif a < end <= b:
                 last.into_after, last.edge_in_gap = last.into_after + tokens, True
-        born, seen, source = (int(series[n]) for n in ("born_ms", "last_ms", "source_last_ms"))
-        usual = int(series["usual_ms"] or 0)
+        seen, source, usual = series["last_ms"], series["source_last_ms"], series["usual_ms"] or 0
         ended = usual > 0 and 2 * (source - seen) > 5 * usual
-        first.living += max(0, (min(end, seen) if ended else end) - max(start, born))
+        first.living += max(0, (min(end, seen) if ended else end) - max(start, series["born_ms"]))
         if ended and start <= seen < end:
             last.ends += 1
-            last.darks.append((int(series["end_dark_ms"] or 0), 0))
+            last.darks.append((series["end_dark_ms"] or 0, 0))
         elif not ended and usual and 2 * (end - seen) > 5 * usual:
             last.unobserved += max(0, end - max(start, seen + usual))
             last.edge_in_gap = True
         if first.sum.alternations or last.sum.alternations:
-            marks = json.loads(series["marks_last_ms"] or "[]")
+            marks = series["marks_last_ms"] or []
             for at in marks[:-1]:  # a process not seen for so long has ended; the newest is above
                 if start <= at < end and 2 * (source - at) > 5 * usual * len(marks) > 0:
                     last.ends += 1
@@ -281,41 +363,35 @@ class TokenLedger:
         return parts
 
     def _usage(self, since, until, group_of):
+        """Usage records: delivered tokens, exact."""
         groups = defaultdict(list)
         for row in self.usage:
             if since <= row["hour"] < until:
                 groups[group_of(row, row["hour"])].append(row)
         for place, rows in groups.items():
-            prompt, answer = (sum(int(row[name]) for row in rows)
-                              for name in ("prompt_tokens", "generation_tokens"))
-            cached = total_of(int(r["cached_tokens"]) if r["cached_tokens"] else None for r in rows)
+            prompt, answer, cached = (total_of(row[name] for row in rows) for name in (
+                "prompt_tokens", "generation_tokens", "cached_tokens"))
             yield place, nothing() | {
                 "delivered_prompt": prompt, "delivered_generation": answer,
                 "delivered_cached_prompt": cached, "delivered_lower": prompt + answer,
                 "delivered_upper": prompt + answer, "exact": True}
 
     def moved(self):
-        """The hours in which tokens moved, by place (§5, usage basis)."""
-        found = defaultdict(set)
-        for number, series in self.series.items():
-            if series["role"] in ("prompt", "generation"):
-                for hour, row in self.hours.get(number, ()):
-                    if row.tokens:
-                        found[self.place(series, hour)].add(hour)
-        for row in self.usage:
-            found[self.place(row, row["hour"])].add(row["hour"])
-        return found
-
-    def sources(self):
-        """The sources that tell of each place."""
-        found = defaultdict(set)
+        """The hours in which tokens moved (§5, usage basis), and the sources, of each place."""
+        hours, sources = defaultdict(set), defaultdict(set)
         for number, series in self.series.items():
             rows = self.hours.get(number, [])
+            for hour, row in rows if series["role"] in ("prompt", "generation") else ():
+                if row.tokens:
+                    hours[self.place(series, hour)].add(hour)
             for hour, _ in (*rows[:1], *rows[-1:]):
-                found[self.place(series, hour)].add(series["source"])
+                sources[self.place(series, hour)].add(series["source"])
         for row in self.usage:
-            found[self.place(row, row["hour"])].add(row["source"])
-        return found
+            hours[self.place(row, row["hour"])].add(row["hour"])
+            sources[self.place(row, row["hour"])].add(row["source"])
+        return hours, sources
+
+# ==== part 3: tokens of groups of series (§2.5, §2.6, §2.10) ======================================
 
 
 def nothing():
@@ -335,23 +411,23 @@ def group(roles, cap):
             for side, tokens in both.items():
                 name = role.partition("_")[0] + side  # both delivered classes in one
                 found[name] = (found[name] or 0) + tokens
-    found["cached_prompt"] = cached_prompt(roles)
-    counted = parts.get("prompt", []) + parts.get("generation", [])
-    engines = one_for_each_engine(roles)
-    found["exact"] = bool(counted) and all(one.exact() for one in counted)
+    counted, engines = parts.get("prompt", []) + parts.get("generation", []), one_an_engine(roles)
     for name in ("restarts", "hidden_resets", "readings", "alternations"):
         found[name] = sum(getattr(one.sum, name) for one in engines)
     for name in ("ends", "gaps"):
         found[name] = sum(getattr(one, name) for one in engines)
-    found["unplaced_openings"] = sum(one.sum.openings for one in counted)
-    found["opening_tokens"] = sum(one.sum.opening_tokens for one in counted)
-    found["unmarked_restarts"] = sum(one.sum.restarts for one in engines if one.sum.unmarked)
     for name in ("living", "unobserved"):
         found[name] = sum(getattr(one, name) for one in parts.get("prompt") or engines)
-    return found
+    return found | {
+        "cached_prompt": cached_prompt(roles),
+        "exact": bool(counted) and all(one.exact() for one in counted),
+        "unplaced_openings": sum(one.sum.openings for one in counted),
+        "opening_tokens": sum(one.sum.opening_tokens for one in counted),
+        "unmarked_restarts": sum(one.sum.restarts for one in engines if one.sum.unmarked)}
 
 
-def one_for_each_engine(roles):
+def one_an_engine(roles):
+    """One counter for each engine: that of prompts, and of several the one read most often."""
     best = {}
     for role in ("prompt", "generation", "delivered_prompt"):
         mine = {}
@@ -368,8 +444,7 @@ def cached_prompt(roles):
     told = defaultdict(lambda: defaultdict(int))
     for rank, role in enumerate(("cached_prompt", "prefix_hits")):
         for series, one in roles.get(role, ()):
-            order = rank, int(series["preference"])
-            told[series["target"], series["engine"]][order] += one.sum.tokens
+            told[series["target"], series["engine"]][rank, series["preference"]] += one.sum.tokens
     engines = {(s["target"], s["engine"]) for s, _ in roles.get("prompt", ())}
     return total_of(told[e][min(told[e])] if e in told else None for e in engines)
 
@@ -383,8 +458,7 @@ def together(groups):
         found[name] = sum(g[name] for g in groups)
     found["cached_prompt"] = total_of(g["cached_prompt"] for g in groups if g["prompt"] is not None)
     found["exact"] = bool(groups) and all(g["exact"] for g in groups if g["readings"])
-    found["twice"] = any(g["twice"] for g in groups)
-    return found
+    return found | {"twice": any(g["twice"] for g in groups)}
 
 
 def beside(engines, others):
@@ -417,15 +491,14 @@ def counted(tokens):
 
 def delivered(tokens):
     """Tokens of requests that finished; None while two sources perhaps tell of the same."""
-    if not tokens or tokens["twice"]:
-        return None
     names = {"prompt": "prompt", "generation": "generation", "cached": "cached_prompt",
              "lower": "lower", "upper": "upper"}
+    if not tokens or tokens["twice"]:
+        return None
     found = {name: tokens["delivered_" + theirs] for name, theirs in names.items()}
     return None if None in (found["prompt"], found["generation"]) else found
 
-
-# ----------------------------------------------------------------------------- currencies (§3.9)
+# ==== part 4: currencies (§3.9) and nodes (§4) ====================================================
 
 
 class Exchange:
@@ -433,7 +506,7 @@ class Exchange:
 
     def __init__(self, pack, target):
         self.target, self.used, self.missing, self.originals = target, {}, {}, {}
-        self.per_eur = {(row["currency"], row["day"]): (Decimal(row["per_eur"]), row["document"])
+        self.per_eur = {(row["currency"], row["day"]): (row["per_eur"], row["document"])
                         for row in pack.table("exchange_rates")}
 
     def rate(self, currency, at):
@@ -447,14 +520,13 @@ class Exchange:
                 return day, *both
         return None
 
-    def convert(self, text, rate):
-        """Rounded once, half to even, to the amount's own decimals plus ten; "" stays unknown."""
-        if not text:
-            return text
-        amount, (_, own, target) = Decimal(text), rate
-        digits = decimals_of(amount) + 10
+    def convert(self, amount, rate):
+        """Rounded once, half to even, to the amount's own decimals plus ten; None stays unknown."""
+        if amount is None:
+            return None
+        (_, own, target), digits = rate, decimals_of(amount) + 10
         units = round(Fraction(amount) * Fraction(target) / Fraction(own) * 10**digits)
-        return format(Decimal(units).scaleb(-digits), "f")
+        return Decimal(units).scaleb(-digits)
 
     def charge(self, row, span):
         """A charge's currency in the report: whole, before it is cut; counts what it converts."""
@@ -462,7 +534,7 @@ class Exchange:
         if not self.target:
             return
         parts, after = self.parts(row, span), []
-        add(self.originals, row["currency"], parts, 1)
+        add(self.originals, row["currency"], parts)
         if row["currency"] == self.target:
             return
         rate = self.rate(row["currency"], row["start"])
@@ -479,7 +551,7 @@ class Exchange:
             one[name] = one.get(name, Decimal(0)) + amount
 
     def parts(self, row, span):
-        return [part(Decimal(row[name] or 0), row["start"], row["end"], *span)
+        return [part(row[name] or Decimal(0), row["start"], row["end"], *span)
                 for name in ("billed", "effective")]
 
     def documents(self, currency, day):
@@ -488,33 +560,30 @@ class Exchange:
 
     def terms(self, terms):
         """A baseline by the rate of the day its period began, else of that it was frozen on."""
+        terms = terms | {"classes": {n: Decimal(p) for n, p in terms["classes"].items()}}
         day = instant(terms["period_start"]) or instant(terms["frozen_at"])
         other = self.target and terms["currency"] != self.target
         rate = self.rate(terms["currency"], day) if other else None
         if not rate:
             return terms
-        classes = {n: self.convert(p, rate) for n, p in json.loads(terms["classes"]).items()}
-        return terms | {"currency": self.target, "classes": json.dumps(classes)} | {
+        classes = {name: self.convert(price, rate) for name, price in terms["classes"].items()}
+        return terms | {"currency": self.target, "classes": classes} | {
             name: self.convert(terms[name], rate) for name in ("cost", "declared_price")}
 
 
-# -------------------------------------------------------------------------------- money (§3, §4)
-
-SECONDS = {"hour": 3600, "hr": 3600, "h": 3600, "minute": 60, "second": 1, "s": 1, "day": 86400}
-SECONDS |= {name + "s": value for name, value in SECONDS.items() if name not in "hs"}
-
-
-def in_hours(quantity, unit):
-    """A billed quantity in hours, and whether they are GPU-hours already; None for other units."""
-    match = re.fullmatch(r"(?:(\d{1,9})\s+)?((gpu|instance)[- ])?([a-z]+)", unit.strip().lower())
-    if not quantity or not match or match[4] not in SECONDS:
-        return None
-    hours = Fraction(quantity) * SECONDS[match[4]] * int(match[1] or 1) / 3600
-    return hours, match[3] == "gpu"
+def add(totals, key, amounts, charges=1):
+    """One pattern for all money: [billed, effective, charges] by a key."""
+    total = totals.setdefault(key, [Decimal(0), Decimal(0), 0])
+    for index, more in enumerate((*amounts, charges)):
+        total[index] += more
 
 
 REQUESTS, DEVICES = "GPU requests of pods (kube-state-metrics)", "devices held by pods (DCGM)"
 SHAPES = "GPU count of the invoice's shape × billed hours"
+
+
+def first_of(labels, *names):
+    return next((labels[name] for name in names if labels.get(name)), "")
 
 
 class Nodes:
@@ -525,11 +594,10 @@ class Nodes:
         self.names, self.held, self.nobody = {}, defaultdict(lambda: defaultdict(list)), Fraction(0)
         for row in pack.table("nodes"):
             self.names[row["source"], row["cluster"], row["name"]] = row["node"]
-            for key in json.loads(row["keys"]):
+            for key in row["keys"]:
                 self.of_key[key].append(row["node"])
-        for row in pack.table("node_hours", hour=instant):
-            capacity = Fraction(row["capacity_ms"]) if row["capacity_ms"] else None
-            self.hours[row["node"]][row["hour"]] = [int(row["observed_ms"]), capacity, Fraction(0)]
+        for row in pack.table("node_hours"):
+            self.hours[row["node"]][row["hour"]] = [row["observed_ms"], row["capacity_ms"], 0]
         self.most = {node: max((had / seen for seen, had, _ in hours.values() if had and seen),
                                default=0) for node, hours in self.hours.items()}  # GPUs
         self._holders(pack, tokens, span)
@@ -542,8 +610,8 @@ class Nodes:
             if pod and series["role"] in ("prompt", "generation", "delivered_prompt"):
                 space = first_of(series["labels"], "namespace", "kubernetes_namespace")
                 engines[space, pod].append(series)
-        holders = {row["holder"]: row for row in pack.table("gpu_holders", labels=json.loads)}
-        for row in pack.table("gpu_hours", hour=instant, gpu_ms=Fraction):
+        holders = {row["holder"]: row for row in pack.table("gpu_holders")}
+        for row in pack.table("gpu_hours"):
             one, at, labels = holders[row["holder"]], row["hour"], holders[row["holder"]]["labels"]
             places = [tokens.place(s, at) for s in engines.get((one["namespace"], one["pod"]), ())]
             place = next((p for p in places if p[0] == "workload"), None) or tokens.place(one, at)
@@ -579,11 +647,16 @@ class Nodes:
         key = key.rsplit(":", 1)[-1] if piece.startswith("arn:") else key
         shares = {hour: Fraction(min(end, hour + HOUR) - max(start, hour), HOUR)
                   for hour in range(first, max(end, first + 1), HOUR)}
-        nodes = [n for n in self.of_key.get(key, ()) if key and shares.keys() & self.hours[n].keys()]
+        named = self.of_key.get(key, ()) if key else ()
+        nodes = [node for node in named if shares.keys() & self.hours[node].keys()]
         return nodes, shares, end - start
 
-    def idle_share(self, nodes, shares, window):
+    def idle(self, row, since, until):
         """The share of a charge's GPU time that nobody held; time that nobody saw is not idle."""
+        found = self.of_charge(row, since, until)
+        if found is None:
+            return Fraction(0)
+        nodes, shares, window = found
         seen = [(share, self.hours[n][hour]) for n in nodes if self.most[n]
                 for hour, share in shares.items() if hour in self.hours[n]]
         idle = sum(share * max(0, (had or 0) - held) for share, (_, had, held) in seen)
@@ -591,64 +664,45 @@ class Nodes:
         whole = known[0] * window if len(known) == 1 else sum(s * (h[1] or 0) for s, h in seen)
         return min(Fraction(1), Fraction(idle) / whole) if whole else Fraction(0)
 
+# ==== part 5: the money of a span, and the week (§4) ==============================================
 
-def first_of(labels, *names):
-    return next((labels[name] for name in names if labels.get(name)), "")
+SECONDS = {"hour": 3600, "hr": 3600, "h": 3600, "minute": 60, "second": 1, "s": 1, "day": 86400}
+SECONDS |= {name + "s": value for name, value in SECONDS.items() if name not in "hs"}
+
+
+def in_hours(quantity, unit):
+    """A billed quantity in hours, and whether they are GPU-hours already; None for other units."""
+    match = re.fullmatch(r"(?:(\d{1,9})\s+)?((gpu|instance)[- ])?([a-z]+)", unit.strip().lower())
+    if quantity is None or not match or match[4] not in SECONDS:
+        return None
+    hours = Fraction(quantity) * SECONDS[match[4]] * int(match[1] or 1) / 3600
+    return hours, match[3] == "gpu"
 
 
 class Costs:
     """The money of one span in its places: [billed, effective, charges] by place and currency."""
 
-    def __init__(self, charges, rules, nodes, since, until):
-        self.since, self.until, self.nodes = since, until, nodes
-        self.on_nodes, self.charged_hours = {}, set()
-        self.places, self.shared, self.split, self.whole = {}, {}, {}, {}
-        self.commitments, self.issuers, self.gpu_hours = {}, defaultdict(set), {}
-        self.gpu_models, self.documents, self.wrong_places = defaultdict(set), set(), 0
-        for row in charges:
-            start, end = row["start"], row["end"]
-            if start < until and end > since or (start == end and since <= start < until):
-                self._add(row, rules.place(row, start))
-
-    def _add(self, row, place):
-        self.wrong_places += place != (row["place"], row["target"] or None)
-        self.documents.add(row["document"])
-        currency = row["money"]
-        amounts = [part(Decimal(row[name] or 0), row["start"], row["end"], self.since, self.until)
-                   for name in ("billed", "effective")]
-        add(self.whole, currency, amounts, 1)
-        difference = amounts[1] - amounts[0]
-        name = f"rate card {row['rate_card']}" if row["rate_card"] else row["commitment"]
-        if name and difference:  # purchases and amortised use; what a rate card prices (§4)
-            pair = self.commitments.setdefault((name, currency), [Decimal(0)] * 2)
-            pair[row["category"] != "Purchase"] += difference
-        idle = self._idle(row, currency, amounts)
-        if idle and place[0] in ("shared", "unassigned"):
-            halves = [split(a, [idle.numerator, idle.denominator - idle.numerator])
-                      for a in amounts]
-            add(self.places, (("idle", None), currency), [half[0] for half in halves], 1)
-            amounts = [half[1] for half in halves]
-            if idle == 1:
-                return
-        if place[0] == "shared" and place[1]:
-            add(self.shared, (place[1], currency), amounts, 1)
-            return
-        add(self.places, (place, currency), amounts, 1)
-        if place[0] == "workload":
-            self.issuers[place[1]].add(row["issuer"])
-            if row["category"] == "Usage" and Fraction(row["gpu_count"] or 0) > 0:
-                self._gpu_hours(row, place[1])
-
-    def _idle(self, row, currency, amounts):
-        """The share of a GPU charge that nobody held; both sides of nodes and charges are added."""
-        found = self.nodes.of_charge(row, self.since, self.until)
-        if found is None:
-            return Fraction(0)
-        nodes, shares, _ = found
-        add(self.on_nodes, (bool(nodes), currency), amounts, 1)
-        self.charged_hours |= {(n, hour) for n in nodes for hour in shares.keys()
-                               & self.nodes.hours[n].keys()}
-        return self.nodes.idle_share(*found)
+    def __init__(self, week, since, until):
+        self.since, self.until = since, until
+        self.whole, self.places, self.shared, self.split = {}, {}, {}, {}
+        self.commitments, self.gpu_hours = {}, {}
+        self.issuers, self.gpu_models = defaultdict(set), defaultdict(set)
+        for row, amounts, by_place in pieces(week.charges, since, until, week.nodes.idle):
+            currency, (kind, slug) = row["money"], row["placed"]
+            add(self.whole, currency, amounts)
+            for place, some in by_place.items():
+                if place[0] == "shared" and place[1]:
+                    add(self.shared, (place[1], currency), some)
+                else:
+                    add(self.places, (place, currency), some)
+            name = f"rate card {row['rate_card']}" if row["rate_card"] else row["commitment"]
+            if name and amounts[0] != amounts[1]:  # purchases, amortised use, rate cards (§4)
+                pair = self.commitments.setdefault((name, currency), [Decimal(0)] * 2)
+                pair[row["category"] != "Purchase"] += amounts[1] - amounts[0]
+            if kind == "workload":
+                self.issuers[slug].add(row["issuer"])
+                if row["category"] == "Usage" and Fraction(row["gpu_count"] or 0) > 0:
+                    self._gpu_hours(row, slug)
 
     def _gpu_hours(self, row, slug):
         """§4: GPU count of the machine × billed hours, the part inside the span."""
@@ -656,8 +710,8 @@ class Costs:
         known = (in_hours(row["consumed_quantity"], row["consumed_unit"])
                  or in_hours(row["pricing_quantity"], row["pricing_unit"]))
         if row["class"]:  # a correction: only hours with the sign of its money count
-            cost = Decimal(row["effective"] or row["billed"] or 0)
-            known = known if known and (known[0] < 0) == (cost < 0) else (Fraction(0), True)
+            cost = row["billed"] if row["effective"] is None else row["effective"]
+            known = known if known and (known[0] < 0) == ((cost or 0) < 0) else (Fraction(0), True)
         hours, of_gpu = known or (Fraction(end - start) / HOUR, False)
         share = 1
         if start != end:
@@ -670,13 +724,11 @@ class Costs:
     def split_shared(self, keys):
         """§4: each key's pot by its weights; without weights it stays shared, not yet split."""
         for (name, currency), pot in self.shared.items():
-            weights = {slug: w for slug, w in sorted(keys.get(name, {}).items()) if w > 0}
-            if not weights:
+            billed, effective = (share_out(amount, keys.get(name, {})) for amount in pot[:2])
+            for slug in billed:
+                add(self.split, (("workload", slug), currency), [billed[slug], effective[slug]], 0)
+            if not billed:
                 add(self.places, (("shared", name), currency), pot[:2], pot[2])
-                continue
-            both = [split(amount, list(weights.values())) for amount in pot[:2]]
-            for slug, billed, effective in zip(weights, *both):
-                add(self.split, (("workload", slug), currency), [billed, effective], 0)
 
     def effective(self, slug, currency):
         """A workload's own cost, and its part of shared charges."""
@@ -691,46 +743,36 @@ class Costs:
         return found
 
 
-def add(totals, key, amounts, charges):
-    total = totals.setdefault(key, [Decimal(0), Decimal(0), 0])
-    for index, more in enumerate((*amounts, charges)):
-        total[index] += more
-
-
-# ------------------------------------------------------------------------------- the week (§4, §5)
-
-
 class Week:
-    """The week put together from the tables: its money, tokens and workloads; then compared."""
+    """The week put together from the tables: its money, tokens and workloads."""
 
     def __init__(self, pack, statement):
         self.pack, self.said, self.check = pack, statement, Checks()
         self.span = tuple(instant(statement["period"][name]) for name in ("start", "end"))
-        self.charges = pack.table("charges", start=instant, end=instant)
+        self.tokens, rules = TokenLedger(pack), Rules(pack.table("rules"), "charge")
+        self.nodes = Nodes(pack, self.tokens, self.span)
         chosen = (statement.get("parameters") or {}).get("report_currency", "")
         self.exchange = Exchange(pack, chosen)
-        self.by_document = {}
+        self.charges, self.by_document, self.by_span = pack.table("charges"), {}, {}
         for row in self.charges:
             amounts = self.exchange.parts(row, self.span)
-            add(self.by_document.setdefault(row["document"], {}), row["currency"], amounts, 1)
-            row["on_invoice"] = bool(row["billed"])
+            add(self.by_document.setdefault(row["document"], {}), row["currency"], amounts)
+            row["on_invoice"] = row["billed"] is not None
+            row["placed"] = rules.place(row, row["start"])
             self.exchange.charge(row, self.span)
-        self.rules, self.tokens = Rules(pack.table("rules"), "charge"), TokenLedger(pack)
         self.workloads = {row["slug"]: row for row in pack.table("workloads")}
         self.weights = {name: Decimal(statement["weights"][name])
                         for name in ("prompt", "cached_prompt", "generation")}
-        self.nodes = Nodes(pack, self.tokens, self.span)
-        self.whole = Costs(self.charges, self.rules, self.nodes, *self.span)
-        self.by_span = {self.span: self.whole}
+        self.whole = self.by_span[self.span] = Costs(self, *self.span)
         counts = {c: total[2] for c, total in self.whole.whole.items()}
         self.currency = chosen or min(counts, key=lambda c: (-counts[c], c), default="USD")
         self.total = self.whole.whole.get(self.currency, [Decimal(0)] * 2)
         self.keys = self._keys()
         self.whole.split_shared(self.keys)
         self.reaches = defaultdict(dict)
-        for row in pack.table("reaches", first=instant, last=instant):
+        for row in pack.table("reaches"):
             self.reaches[row["kind"]][row["name"]] = row["first"], row["last"], row["ended"] == "1"
-        self.moved, self.sources = self.tokens.moved(), self.tokens.sources()
+        self.moved, self.sources = self.tokens.moved()
         self.engines = Engines(self)
         self.rows = {slug: self._workload(slug) for slug in sorted(self.workloads)}
         self.counting = [w for w in self.rows.values() if w["purpose"] == "inference"
@@ -747,12 +789,12 @@ class Week:
         for row in self.pack.table("shared_keys"):
             methods[row["key"]] = row["method"]
             if row["workload"]:
-                fixed[row["key"]][row["workload"]] = int(row["share"])
+                fixed[row["key"]][row["workload"]] = row["share"]
         return {key: kinds.get(method, fixed[key]) for key, method in methods.items()}
 
     def costs(self, span):
         if span not in self.by_span:
-            self.by_span[span] = Costs(self.charges, self.rules, self.nodes, *span)
+            self.by_span[span] = Costs(self, *span)
             self.by_span[span].split_shared(self.keys)
         return self.by_span[span]
 
@@ -809,16 +851,7 @@ class Week:
                 return against_baseline(terms, w, self.currency, self.span[1])
         return None
 
-
-SECTIONS = []  # in the order they are read; each gives a part of the statement
-
-
-def section(function):
-    SECTIONS.append(function)
-    return function
-
-
-# ------------------------------------------------------------------------------- unit costs (§5)
+# ==== part 6: unit costs and reaches (§4, §5) =====================================================
 
 
 def by_class(tokens):
@@ -892,11 +925,11 @@ def _workload(week, w):
         shown = ("cached_prompt", *SUMS, "exact", *COUNTS)
         tokens = {name: tokens[name] for name in shown} | {"coverage": coverage(tokens)}
     span = w["common"] and {name: written(at) for name, at in zip(("start", "end"), w["common"])}
-    kept = ("model", "stack", "team", "purpose", "cluster", "namespace")
-    told = {name: week.workloads[w["slug"]][name] for name in kept}
-    return told | {"slug": w["slug"], "figures": figures, "class_costs": classes, "basis": w["basis"],
-            "common": span, "share_of_cost": quotient(own + shared, total) if total else None,
-            "tokens": tokens, "baseline": compared}
+    kept = ("slug", "model", "stack", "team", "purpose", "cluster", "namespace")
+    return {name: week.workloads[w["slug"]][name] for name in kept} | {
+        "figures": figures, "class_costs": classes, "basis": w["basis"], "common": span,
+        "share_of_cost": quotient(own + shared, total) if total else None,
+        "tokens": tokens, "baseline": compared}
 
 
 @section
@@ -916,8 +949,7 @@ def organisation(week):
             figures["usage_cost_per_million_tokens"] = quotient(usage * MILLION, total)
     tokens = [w["tokens"] for w in parts if w["tokens"]]
     figures |= token_figures(counting, together(tokens) if tokens else None)
-    figures |= {"effective_cost": cost,
-                "period_effective_cost": week.total[1]}
+    figures |= {"effective_cost": cost, "period_effective_cost": week.total[1]}
     savings = [one for one in map(week.baseline, week.rows.values()) if one]
     savings = [one for one in savings if one["saving"] is not None]
     figures |= {ours: total_of(one[theirs] for one in savings) for ours, theirs in SAVINGS.items()}
@@ -935,27 +967,44 @@ def organisation(week):
     return {"currency": week.currency, "figures": figures}
 
 
-# ------------------------------------------------------------------------------- baselines (§6)
+@section
+def reaches(week):
+    """§4: how far cost and tokens reach, and the hours that have both."""
+    told = [w for w in week.rows.values() if w["common"]
+            and w["purpose"] == "inference" and w["basis"] == "processed"]
+    spans = [w["common"] for w in told]
+    newest = week.reaches["cost"].get("", (None, None))[1]
+    lasts = [last for _, last, _ in week.reaches["source"].values()]
+    late = [w for w in told if w["common"][1] < week.span[1]
+            and not all(week.reaches["source"][name][2]
+                        for name in week.sources["workload", w["slug"]])]
+    enough = newest is not None and -(-min(newest, week.span[1]) // HOUR) * HOUR >= week.span[1]
+    return {"reaches": {
+        "complete": bool(spans) and enough and not late,
+        "cost": written(min(newest, week.span[1]) if newest is not None else None),
+        "tokens": written(max(lasts, default=None)),
+        "common_start": written(min((span[0] for span in spans), default=None)),
+        "common_end": written(max((span[1] for span in spans), default=None))}}
+
+# ==== part 7: the legacy stack (§6) and the bridge (§7) ===========================================
+
+TERMS = ("kind", "basis", "quality", "author", "approver", "currency", "model", "tokenizer",
+         "legacy", "note", "frozen_at")
 
 
 def against_baseline(terms, w, currency, end):
     """§6: what this week's tokens would have cost at the baseline, and the saving."""
-    classes = {n: Decimal(p) for n, p in json.loads(terms["classes"]).items()}
-    old = sum(int(terms[name] or 0) for name in ("prompt_tokens", "generation_tokens"))
-    declared, cost = (terms[name] and Decimal(terms[name]) for name in ("declared_price", "cost"))
+    classes, declared, cost = terms["classes"], terms["declared_price"], terms["cost"]
+    old = (terms["prompt_tokens"] or 0) + (terms["generation_tokens"] or 0)
     price = declared or (quotient(cost * MILLION, old) if cost and old else None)
     since = instant(terms["period_end"]) or instant(terms["frozen_at"])
-    measured = terms["period_start"] and terms["period_end"]
-    found = {"cost_per_million_tokens": price, "age_days": (end - since) // DAY,
-             "ageing": end - since > 180 * DAY, "actual": w["cost"], "sensitivity": [],
-             "workload": w["slug"], "document_digests": json.loads(terms["documents"]),
-             "period": {"start": terms["period_start"], "end": terms["period_end"]}
-             if measured else None}
-    found |= {name: terms[name] for name in (
-        "kind", "basis", "quality", "author", "approver", "currency", "model", "tokenizer",
-        "legacy", "note", "frozen_at")}
-    found |= dict.fromkeys(("counterfactual", "saving", "saving_share", "saving_lower", "saving_upper",
-                            "break_even_cost_per_million_tokens"))
+    period = {"start": terms["period_start"], "end": terms["period_end"]}
+    found = {name: terms[name] for name in TERMS} | {
+        "workload": w["slug"], "cost_per_million_tokens": price, "age_days": (end - since) // DAY,
+        "ageing": end - since > 180 * DAY, "actual": w["cost"], "sensitivity": [],
+        "document_digests": terms["documents"], "period": period if all(period.values()) else None,
+        **dict.fromkeys(("counterfactual", "saving", "saving_share", "saving_lower",
+                         "saving_upper", "break_even_cost_per_million_tokens"))}
     tokens = w["delivered"] if terms["basis"] == "delivered" else (
         w["counted"] if w["basis"] == "processed" else None)
     total = tokens["prompt"] + tokens["generation"] if tokens else 0
@@ -964,25 +1013,17 @@ def against_baseline(terms, w, currency, end):
     if {"prompt", "generation"} <= classes.keys():
         would = sum((quotient(classes.get(name, classes["prompt"]) * count, MILLION)
                      for name, count in by_class(tokens).items()), Decimal(0))
-    elif declared:
-        would = quotient(price * total, MILLION)
     else:
-        would = quotient(cost * total, old)
+        would = quotient(price * total, MILLION) if declared else quotient(cost * total, old)
     found |= {"counterfactual": would, "saving": would - w["cost"],
               "saving_share": quotient(would - w["cost"], would) if would else None,
               "break_even_cost_per_million_tokens": quotient(w["cost"] * MILLION, total)}
     if None not in (tokens["lower"], tokens["upper"]):
         for side in ("lower", "upper"):
             found["saving_" + side] = quotient(would * tokens[side], total) - w["cost"]
-    for change in (-25, -10, 10, 25):
-        saving = quotient(would * (100 + change), 100) - w["cost"]
-        found["sensitivity"].append({"change": f"{change:+d} %", "saving": saving})
-    return found
-
-
-# ---------------------------------------------------------------------------------- bridge (§7)
-
-EFFECTS = ("price", "efficiency", "mix", "entered", "left")
+    return found | {"sensitivity": [
+        {"change": f"{change:+d} %", "saving": quotient(would * (100 + change), 100) - w["cost"]}
+        for change in (-25, -10, 10, 25)]}
 
 
 @section
@@ -1029,6 +1070,9 @@ def _groups(side):
     return found
 
 
+EFFECTS = ("price", "efficiency", "mix", "entered", "left")
+
+
 def bridge(before, after):
     """§7; None without groups on both sides."""
     old, new = _groups(before), _groups(after)
@@ -1073,112 +1117,7 @@ def rounded_to_sum(parts):
     cut[largest] += short(sum(exact.values())) - sum(cut.values())
     return cut
 
-
-PARAMETERS = {"gap_over_usual_interval": "2.5", "bounds_shown_from_width": "0.001",
-              "baseline_ageing_days": 180, "cost_basis": "effective", "token_basis": "processed"}
-
-
-@section
-def copied(week):
-    """What the statement says a second time, and what it takes over from the ledger unchanged."""
-    said = week.said
-    compared = [one["baseline"] for one in said["workloads"] if one["baseline"]]
-    known = [one for one in compared if one["saving"] is not None]
-    actual = sum((Decimal(one["actual"]) for one in known), Decimal(0))
-    cost = sum((w["cost"] for w in week.counting), Decimal(0))
-    week.check("baselines: those of the workloads", said["baselines"], compared)
-    for w in said["workloads"]:
-        engines = [row for row in said["memory"] if row["workload"] == w["slug"]]
-        week.check(f"memory of workload {w['slug']}", w["memory"], engines or None)
-    for side in ("from", "to") if said["bridge"] else ():
-        of = said["previous"]["week"] if side == "from" else said["period"]["week"]
-        week.check(f"bridge {side}", said["bridge"][side], of)
-    rules = [{"number": int(row["number"]), "version": int(row["version"]),
-              "order": int(row["order"]), "subject": row["subject"], "place": row["place"],
-              "target": row["target"] or None, "valid_from": row["valid_from"] or None,
-              "valid_to": row["valid_to"] or None,
-              "matchers": ",".join(f"{name}{op}{quoted(value)}"
-                                   for name, op, value in json.loads(row["matchers"]))}
-             for row in week.pack.table("rules")]
-    period = [written(at).replace("Z", "+00:00") for at in week.span]
-    for one in said["exceptions"]:
-        words = (one["kind"], one["subject"], one["currency"] or "", *period)
-        week.check(f"exception {one['kind']} {one['subject']}: id", one["id"],
-                   sha256("\x1f".join(words).encode())[:16])
-    documents = {row["sha256"]: row for row in week.pack.table("documents_read")}
-    for one in said["control_totals"]["documents"]:
-        read = documents.get(one["sha256"], {})
-        told = {name: str(value) for name, value in one.items() if name != "sums"}
-        week.check(f"document {one['sha256'][:12]}", told, read)
-    week.check("documents", len(documents), len(said["control_totals"]["documents"]))
-    chosen = {"report_currency": week.exchange.target} if week.exchange.target else {}
-    return {"rules": rules, "parameters": chosen | PARAMETERS, "saving_scope": {
-        "workloads": sorted(one["workload"] for one in known), "of": len(week.counting),
-        "share_of_cost": quotient(actual, cost) if known and cost > 0 else None}}
-
-
-def quoted(text):
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-@section
-def trend(week):
-    """Each week's unit cost from its own cost and tokens; the newest row is this report's."""
-    rows = []
-    for said in week.said["trend"]:
-        cost, tokens = said["effective_cost"] and Decimal(said["effective_cost"]), said["tokens"]
-        known = cost and cost > 0 and tokens
-        rows.append({"cost_per_million_tokens": quotient(cost * MILLION, tokens) if known else None,
-                     "tokens_per_dollar": quotient(tokens, cost) if known else None}
-                    | {m: in_time and shares_of([in_time[n] for n in IN_TIME])
-                       for m in MEASURES if m in said for in_time in [said[m]]})
-    figures = week.figures
-    tokens = total_of([figures["prompt_tokens"], figures["generation_tokens"]])
-    rows[-1] |= {"week": week.said["period"]["week"], "effective_cost": figures["effective_cost"],
-                 "tokens": tokens}
-    level = service_levels(week)["service_level"]
-    rows[-1] |= {m: level[m] for m in MEASURES if m in week.said["trend"][-1]}
-    before = week.said["previous"]
-    earlier = {row["week"]: row for row in week.pack.table("earlier_weeks")}
-    if before:  # a week that no report was made of is in the week's own comparison alone
-        earlier = {before["week"]: before["figures"]} | earlier
-    for row, said in zip(rows, week.said["trend"]):
-        if then := earlier.get(said["week"]):
-            counts = [then[name] for name in ("prompt_tokens", "generation_tokens")]
-            row |= {"effective_cost": then["effective_cost"] or None, "week": said["week"],
-                    "tokens": None if {None, ""} & set(counts) else sum(map(int, counts))}
-    if before and "digest" in earlier[before["week"]]:
-        content = week.pack.files["previous_statement.json"]
-        week.check("statement of the week before", earlier[before["week"]]["digest"], sha256(content))
-    weeks = [said["week"] for said in week.said["trend"]]
-    week.check("trend: weeks in their order", weeks, sorted(set(weeks) | set(earlier)))
-    return {"trend": rows}
-
-
-@section
-def reaches(week):
-    """§4: how far cost and tokens reach, and the hours that have both."""
-    spans = [w["common"] for w in week.rows.values() if w["common"]
-             and w["purpose"] == "inference" and w["basis"] == "processed"]
-    newest = week.reaches["cost"].get("", (None, None))[1]
-    lasts = [last for _, last, _ in week.reaches["source"].values()]
-    late = [w for w in week.rows.values() if w["common"] and w["common"][1] < week.span[1]
-            and w["purpose"] == "inference" and w["basis"] == "processed"
-            and not all(week.reaches["source"][name][2]
-                        for name in week.sources["workload", w["slug"]])]
-    enough = newest is not None and -(-min(newest, week.span[1]) // HOUR) * HOUR >= week.span[1]
-    return {"reaches": {
-        "complete": bool(spans) and enough and not late,
-        "cost": written(min(newest, week.span[1]) if newest is not None else None),
-        "tokens": written(max(lasts, default=None)),
-        "common_start": written(min((span[0] for span in spans), default=None)),
-        "common_end": written(max((span[1] for span in spans), default=None))}}
-
-
-# ------------------------------------------------------------------------------------ memory (§8)
-
-WHOLE = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "active_block_ms",
-         "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms")
+# ==== part 8: GPU memory (§8) =====================================================================
 
 
 class Engines:
@@ -1186,9 +1125,8 @@ class Engines:
 
     def __init__(self, week):
         self.hours, self.preempted, of_series = {}, {}, defaultdict(list)
-        named = {row["series"]: row for row in week.pack.table("engines", labels=json.loads)}
-        whole = dict.fromkeys(WHOLE, lambda text: int(text) if text else None)
-        for row in week.pack.table("cache_hours", hour=instant, levels_ms=json.loads, **whole):
+        named = {row["series"]: row for row in week.pack.table("engines")}
+        for row in week.pack.table("cache_hours"):
             engine = named[row["series"]]
             if sum(row["levels_ms"].values()) != row["observed_ms"]:
                 week.check(f"time at all levels, {engine['name']}, {written(row['hour'])}",
@@ -1199,10 +1137,10 @@ class Engines:
             place = week.tokens.place(named[number], rows[-1]["hour"])
             if place[0] == "workload":
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
-        for row in week.pack.table("preemptions", hour=instant):
+        for row in week.pack.table("preemptions"):
             if week.span[0] <= row["hour"] < week.span[1]:
                 key = row["target"], row["engine"]
-                self.preempted[key] = self.preempted.get(key, 0) + int(row["count"])
+                self.preempted[key] = self.preempted.get(key, 0) + row["count"]
 
     def preemptions(self, row):
         return self.preempted.get((row["target"], row["engine"]))
@@ -1213,32 +1151,58 @@ class Engines:
                 if key[0] == slug and name in (None, key[1])]
 
 
+def tokens_of(row, blocks):
+    """§8.3: blocks as tokens; a share of the pool where the block size is not the pool's own."""
+    size, pool = row["block_size"], row["pool_tokens"]
+    if pool is not None and row["blocks"] and pool != row["blocks"] * size:
+        return round(Fraction(blocks * pool, row["blocks"]))
+    return blocks * size
+
+
+def pool_of(row):
+    """§8.3: the tokens the KV cache has room for."""
+    if row["pool_tokens"] is None and None not in (row["blocks"], row["block_size"]):
+        return row["blocks"] * row["block_size"]
+    return row["pool_tokens"]
+
+
+def highest(rows, name):
+    return max((row[name] for row in rows if row[name] is not None), default=None)
+
+
+def has_use(row):
+    return row["active_block_ms"] is not None and row["block_size"]
+
+
 @section
 def memory(week):
     """§8.3, §8.4, §8.7: the KV cache of each engine of a workload."""
     return {"memory": [
         {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
         | _engine(rows, week.workloads[slug])
-        for (slug, name, _), rows in sorted(week.engines.hours.items(), key=lambda one: one[0][:2])]}
+        for (slug, name, _), rows in sorted(week.engines.hours.items(), key=by_name)]}
+
+
+def by_name(one):
+    return one[0][:2]
 
 
 def _engine(rows, workload):
-    last = next((row for row in reversed(rows) if _pool(row) is not None), rows[-1])
-    each = int(workload["kv_bytes_per_token"] or 0) or None
-    longest = last["max_model_len"] or int(workload["max_model_len"] or 0) or None
-    known = [row for row in rows if row["active_block_ms"] is not None and row["block_size"]]
+    last = next((row for row in reversed(rows) if pool_of(row) is not None), rows[-1])
+    each = workload["kv_bytes_per_token"] or None
+    longest = last["max_model_len"] or workload["max_model_len"] or None
+    known = list(filter(has_use, rows))
     seen = sum(row["observed_ms"] for row in known)
-    active = sum(_tokens_of(row, row["active_block_ms"]) for row in known)
-    pools, pool, slots = [_pool(row) for row in known], _pool(last), None
+    active = sum(tokens_of(row, row["active_block_ms"]) for row in known)
+    pools, pool, slots = [pool_of(row) for row in known], pool_of(last), None
     reserved = None if None in pools else sum(p * r["observed_ms"] for p, r in zip(pools, known))
     if pool is not None and longest:
         blocks = last["blocks"] and last["block_size"] and last["blocks"] * last["block_size"]
         slots = (pool - (last["block_size"] if pool == blocks else 0)) // longest
-    peaks = [(_tokens_of(row, row["peak_blocks"]), -row["peak_ms"]) for row in rows
+    peaks = [(tokens_of(row, row["peak_blocks"]), -row["peak_ms"]) for row in rows
              if None not in (row["peak_blocks"], row["block_size"], row["peak_ms"])]
     peak, at = max(peaks, default=(None, None))
     free = (reserved - active) * each if each and reserved is not None else None
-    running = [row["peak_running"] for row in rows if row["peak_running"] is not None]
     return {
         "reserved_tokens": pool,
         "reserved_bytes": pool * each if pool is not None and each else None,
@@ -1246,7 +1210,7 @@ def _engine(rows, workload):
         "active_bytes_mean": quotient(active * each, seen) if seen and each else None,
         "unreferenced_bytes_mean": quotient(free, seen) if seen and free is not None else None,
         "peak_active_tokens": peak, "peak_at": written(None if at is None else -at),
-        "peak_running": max(running, default=None),
+        "peak_running": highest(rows, "peak_running"),
         "contiguous_slots": slots, "max_model_len": longest,
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000}
@@ -1261,15 +1225,14 @@ def memory_hours(week):
         mine = defaultdict(list)
         for row in week.engines.of(slug):
             mine[row["hour"]].append(row)
-        each = int(week.workloads[slug]["kv_bytes_per_token"] or 0) or None
+        each = week.workloads[slug]["kv_bytes_per_token"] or None
         scale = quotient(each, 2**20) if each else 1
         reserved, active = [], []
         for hour in range(*week.span, HOUR):
             rows = mine.get(hour, ())
-            pools = [pool for row in rows if (pool := _pool(row)) is not None]
-            used = [quotient(_tokens_of(row, row["active_block_ms"]), row["observed_ms"])
-                    for row in rows if row["active_block_ms"] is not None and row["block_size"]
-                    and row["observed_ms"]]
+            pools = [pool for row in rows if (pool := pool_of(row)) is not None]
+            used = [quotient(tokens_of(row, row["active_block_ms"]), row["observed_ms"])
+                    for row in rows if has_use(row) and row["observed_ms"]]
             reserved.append(round(sum(pools) * scale) if pools else None)
             active.append(round(sum(used) * scale) if used else None)
         steps = [[at, value] for at, value in enumerate(reserved)
@@ -1280,24 +1243,94 @@ def memory_hours(week):
                       "reserved_steps": steps, "active": active})
     return {"memory_hours": found}
 
+# ==== part 9: right-sizing (§9) ===================================================================
 
-def _tokens_of(row, blocks):
-    """§8.3: blocks as tokens; a share of the pool where the block size is not the pool's own."""
-    size, pool = row["block_size"], row["pool_tokens"]
-    if pool is not None and row["blocks"] and pool != row["blocks"] * size:
-        return round(Fraction(blocks * pool, row["blocks"]))
-    return blocks * size
+LOWER, UPPER = Fraction(60, 100), Fraction(85, 100)
 
 
-def _pool(row):
-    if row["pool_tokens"] is None and None not in (row["blocks"], row["block_size"]):
-        return row["blocks"] * row["block_size"]
-    return row["pool_tokens"]
+@section
+def rightsizing(week):
+    """§9: percentiles, verdict and proposal of each engine, from the time at each half per cent of
+    use and from what the report says its proposal follows from."""
+    if "rightsizing" not in week.said:
+        return {}
+    long = week.span[1] - week.span[0]
+    found = []
+    for said in week.said["rightsizing"]:
+        rows = sorted(week.engines.of(said["workload"], said["engine"]), key=itemgetter("hour"))
+        pushed = rows and week.engines.preemptions(rows[-1])
+        found.append(_sizing(rows, pushed, long, said) if rows else {"engine": None})
+    return {"rightsizing": found}
 
 
-# ---------------------------------------------------------------------------- service levels (§5)
+def _sizing(rows, pushed, long, said):
+    last = rows[-1]
+    rows = [r for r in rows if (r["blocks"], r["setting"]) == (last["blocks"], last["setting"])]
+    levels, peak = levels_of(rows), highest(rows, "peak_blocks")
+    seen = Fraction(sum(row["observed_ms"] + row["stale_ms"] for row in rows), long)
+    share = Fraction(peak, last["blocks"] - 1) if peak is not None and last["blocks"] > 1 else None
+    p50, p95, p99 = (at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
+    value = {name: highest(rows, name) for name in ("peak_running", "peak_waiting")}
+    value |= {"kv_blocks": last["blocks"], "preemptions": pushed, "peak": places(share),
+              "p50": places(p50), "p95": places(p95), "p99": places(p99),
+              "coverage": places(min(Fraction(1), seen)),
+              "setting": Decimal(last["setting"]) if last["setting"] else None,
+              "verdict": verdict(seen, long, p99, pushed, value["peak_waiting"])}
+    if said["proposal"]:
+        value["proposal"] = _proposed(last, said["inputs"], said["proposal"]["utilization"], p99)
+        most, inputs = max(0, value["proposal"]["kv_blocks"] - 1), said["inputs"]
+        size, longest = inputs["block_size"], inputs["max_model_len"]
+        value["proposal"] |= {
+            "concurrency": most * value["peak_running"] // peak
+            if value["peak_running"] and peak else None,
+            "longest_requests": most * size // longest if size and longest else None}
+    return value
+
+
+def levels_of(rows):
+    """The milliseconds at each half per cent of use, over several hours."""
+    levels = defaultdict(int)
+    for row in rows:
+        for level, held in row["levels_ms"].items():
+            levels[int(level)] += held
+    return levels
+
+
+def at_most(levels, share):
+    """The use not exceeded for a share of the time: the upper edge of its half per cent."""
+    reached, total = 0, sum(levels.values())
+    for level in sorted(levels):
+        reached += levels[level]
+        if total and reached >= share * total:
+            return min(Fraction(1), Fraction(level + 1, 200))
+    return None
+
+
+def verdict(seen, long, p99, preempted, waiting):
+    if long < 7 * DAY or seen < Fraction(95, 100) or p99 is None:
+        return "not enough data"
+    if preempted or (waiting and p99 > UPPER):
+        return "at risk"
+    return "tight" if p99 > UPPER else "over-reserved" if p99 < LOWER else "fits"
+
+
+def _proposed(last, inputs, utilization, p99):
+    """The change of the share × the card's memory goes to the pool whole, in whole blocks."""
+    a_block = Fraction(inputs["block_bytes"])
+    change = (Fraction(utilization) - Fraction(last["setting"])) * inputs["total_bytes"] // 1
+    blocks = max(0, (last["blocks"] * a_block + change) // a_block)
+    return {"kv_blocks": blocks, "change_bytes": change,
+            "p99": places(p99 * (last["blocks"] - 1) / (blocks - 1))}
+
+
+def places(value):
+    """A share as text with four decimals, half to even."""
+    return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
+
+# ==== part 10: service levels (§5) ================================================================
 
 MEASURES = ("first_token", "inter_token")
+IN_TIME = ("counted", "in_time_lower", "in_time_upper")
 
 
 class ServiceLevels:
@@ -1305,39 +1338,42 @@ class ServiceLevels:
 
     def __init__(self, week):
         self.objectives, self.hours = defaultdict(list), defaultdict(dict)
-        for row in week.pack.table("objectives", valid_from=instant):
+        for row in week.pack.table("objectives"):
             self.objectives[row["workload"]].append(row)
         series, best = {}, {}
-        for row in week.pack.table("latency_buckets", labels=json.loads, bound_seconds=Decimal):
+        for row in week.pack.table("latency_buckets"):
             key = row["measure"], row["target"], row["engine"]
             series[row["series"]] = row | {"key": key}
-            best[key] = min(int(row["preference"]), best.get(key, 99))
-        for row in week.pack.table("latency_hours", hour=instant):
+            best[key] = min(row["preference"], best.get(key, 99))
+        for row in week.pack.table("latency_hours"):
             one = series[row["series"]]
             place = week.tokens.place(one, row["hour"])
-            if int(one["preference"]) > best[one["key"]] or place[0] != "workload":
+            if one["preference"] > best[one["key"]] or place[0] != "workload":
                 continue  # the engine tells it under a preferred name as well
-            engine = row["hour"], *one["key"][1:]
+            engine, bound = (row["hour"], *one["key"][1:]), one["bound_seconds"]
             bounds = self.hours[place[1], one["measure"]].setdefault(engine, {})
-            count, readings = bounds.get(one["bound_seconds"], (0, 0))
-            bounds[one["bound_seconds"]] = count + int(row["count"]), readings + int(row["readings"])
+            count, readings = bounds.get(bound, (0, 0))
+            bounds[bound] = count + row["count"], readings + row["readings"]
 
     def in_force(self, slug, at):
         held = [o for o in self.objectives.get(slug, ()) if o["valid_from"] <= at]
         return held[-1] if held else None
 
+    def between(self, slug, span):
+        return [o for o in self.objectives.get(slug, ()) if span[0] < o["valid_from"] < span[1]]
+
     def wanted(self, slug, measure, span):
         """Whether an objective in force in the span has a threshold of the measure."""
-        held = [o for o in self.objectives.get(slug, ()) if span[0] < o["valid_from"] < span[1]]
-        return any(o and o[measure + "_seconds"] for o in (*held, self.in_force(slug, span[0])))
+        held = (*self.between(slug, span), self.in_force(slug, span[0]))
+        return any(one and one[measure + "_seconds"] is not None for one in held)
 
     def counts(self, slug, measure, span):
         """How many were counted, and how many at least and at most came in time."""
         total = (0, 0, 0)
         for (at, *_), bounds in self.hours.get((slug, measure), {}).items():
             holds = self.in_force(slug, at) if span[0] <= at < span[1] else None
-            if holds and holds[measure + "_seconds"]:
-                found = within(bounds, Decimal(holds[measure + "_seconds"]))
+            if holds and holds[measure + "_seconds"] is not None:
+                found = within(bounds, holds[measure + "_seconds"])
                 if found is None:
                     return None
                 total = tuple(a + b for a, b in zip(total, found))
@@ -1357,22 +1393,22 @@ class ServiceLevels:
     def row(self, w, span):
         """One workload's row of the statement."""
         slug, last = w["slug"], self.in_force(w["slug"], span[1] - 1)
-        between = any(span[0] < o["valid_from"] < span[1] for o in self.objectives.get(slug, ()))
-        changed = last is not None and between and self.in_force(slug, span[0]) is not None
-        found = {"workload": slug, "objective": None, "objective_changed": changed, "start": written(span[0]),
-                 "end": written(span[1]), **dict.fromkeys((*MEASURES, "verdict", "goodput"))}
+        changed = last is not None and bool(self.between(slug, span)) and (
+            self.in_force(slug, span[0]) is not None)
+        found = {"workload": slug, "objective": None, "objective_changed": changed,
+                 "start": written(span[0]), "end": written(span[1]),
+                 **dict.fromkeys((*MEASURES, "verdict", "goodput"))}
         if last is None:
             return found
+        target = Fraction(last["target"])
         found["objective"] = {
             "target": Decimal(last["target"]), "valid_from": written(last["valid_from"]),
-            "by": last["by"], "note": last["note"],
-            **{f"{m}_seconds": Decimal(last[f"{m}_seconds"]) if last[f"{m}_seconds"] else None
-               for m in MEASURES}}
+            "by": last["by"], "note": last["note"], **{name: last[name] for name in (
+                "first_token_seconds", "inter_token_seconds")}}
         for measure in MEASURES:
             counts = self.wanted(slug, measure, span) and self.counts(slug, measure, span)
             if counts:
                 low, high = (Fraction(count, counts[0]) for count in counts[1:])
-                target = Fraction(last["target"])
                 verdict = "met" if low >= target else "missed" if high < target else "undecided"
                 found[measure] = shares_of(counts) | {"verdict": verdict}
         shares = self.shares(w, span)
@@ -1380,8 +1416,7 @@ class ServiceLevels:
             return found
         verdicts = [found[m]["verdict"] for m in MEASURES if found[m]]
         found["verdict"] = next(v for v in ("missed", "undecided", "met") if v in verdicts)
-        low, high = shares
-        tokens, cost = w["counted"], w["cost"]
+        (low, high), tokens, cost = shares, w["counted"], w["cost"]
         total = tokens["prompt"] + tokens["generation"] if tokens else 0
         if cost is not None and cost > 0 and total:
             least, most = (total if tokens[n] is None else tokens[n] for n in ("lower", "upper"))
@@ -1400,9 +1435,6 @@ def within(bounds, threshold):
         return count, 0, count
     lower = max((n for bound, n in told if bound <= threshold), default=0)
     return count, lower, min(n for bound, n in told if bound >= threshold)
-
-
-IN_TIME = ("counted", "in_time_lower", "in_time_upper")
 
 
 def shares_of(counts):
@@ -1437,91 +1469,10 @@ def service_levels(week):
     if found and None not in found and cost > 0:
         sums = [sum(g[f"tokens_{side}"] for g in found) for side in ("lower", "upper")]
         whole["goodput"] = good(cost, *sums)
+    week.levels, week.level = levels, whole
     return {"service_levels": list(rows.values()), "service_level": whole}
 
-
-# ------------------------------------------------------------------------------ right-sizing (§9)
-
-LOWER, UPPER = Fraction(60, 100), Fraction(85, 100)
-
-
-@section
-def rightsizing(week):
-    """§9: percentiles, verdict and proposal of each engine, from the hours at each half per cent of
-    use and from what the report says its proposal follows from."""
-    if "rightsizing" not in week.said:
-        return {}
-    long = week.span[1] - week.span[0]
-    found = []
-    for said in week.said["rightsizing"]:
-        rows = sorted(week.engines.of(said["workload"], said["engine"]), key=itemgetter("hour"))
-        pushed = rows and week.engines.preemptions(rows[-1])
-        found.append(_sizing(rows, pushed, long, said) if rows else {"engine": None})
-    return {"rightsizing": found}
-
-
-def _sizing(rows, pushed, long, said):
-    last = rows[-1]
-    rows = [r for r in rows if (r["blocks"], r["setting"]) == (last["blocks"], last["setting"])]
-    levels = defaultdict(int)
-    for row in rows:
-        for level, held in row["levels_ms"].items():
-            levels[int(level)] += held
-    seen = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
-    value = {name: max((r[name] for r in rows if r[name] is not None), default=None)
-             for name in ("peak_running", "peak_waiting")}
-    value |= {"kv_blocks": last["blocks"], "preemptions": pushed}
-    peak = max((r["peak_blocks"] for r in rows if r["peak_blocks"] is not None), default=None)
-    share = Fraction(peak, last["blocks"] - 1) if peak is not None and last["blocks"] > 1 else None
-    p50, p95, p99 = (_at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
-    value |= {"p50": _places(p50), "p95": _places(p95), "p99": _places(p99),
-              "peak": _places(share), "coverage": _places(min(Fraction(1), Fraction(seen, long))),
-              "verdict": _verdict(Fraction(seen, long), long, p99, value)}
-    value["setting"] = Decimal(last["setting"]) if last["setting"] else None
-    if said["proposal"]:
-        value["proposal"] = _proposed(last, said["inputs"], said["proposal"]["utilization"], p99)
-        most, inputs = max(0, value["proposal"]["kv_blocks"] - 1), said["inputs"]
-        size, longest = inputs["block_size"], inputs["max_model_len"]
-        value["proposal"] |= {
-            "concurrency": most * value["peak_running"] // peak
-            if value["peak_running"] and peak else None,
-            "longest_requests": most * size // longest if size and longest else None}
-    return value
-
-
-def _at_most(levels, share):
-    """The use not exceeded for a share of the time: the upper edge of its half per cent."""
-    reached, total = 0, sum(levels.values())
-    for level in sorted(levels):
-        reached += levels[level]
-        if total and reached >= share * total:
-            return min(Fraction(1), Fraction(level + 1, 200))
-    return None
-
-
-def _verdict(coverage, long, p99, value):
-    if long < 7 * DAY or coverage < Fraction(95, 100) or p99 is None:
-        return "not enough data"
-    if value["preemptions"] or (value["peak_waiting"] and p99 > UPPER):
-        return "at risk"
-    return "tight" if p99 > UPPER else "over-reserved" if p99 < LOWER else "fits"
-
-
-def _proposed(last, inputs, utilization, p99):
-    """The change of the share × the card's memory goes to the pool whole, in whole blocks."""
-    a_block = Fraction(inputs["block_bytes"])
-    change = (Fraction(utilization) - Fraction(last["setting"])) * inputs["total_bytes"] // 1
-    blocks = max(0, (last["blocks"] * a_block + change) // a_block)
-    return {"kv_blocks": blocks, "change_bytes": change,
-            "p99": _places(p99 * (last["blocks"] - 1) / (blocks - 1))}
-
-
-def _places(value):
-    """A share as text with four decimals, half to even."""
-    return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
-
-
-# ---------------------------------------------------------------------------------- changes (§10)
+# ==== part 11: changes (§10) and training (§5) ====================================================
 
 DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
 
@@ -1530,8 +1481,8 @@ DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
 def changes(week):
     """§10: matched hours before and after each confirmed change, and 500 draws by its seed."""
     hours = defaultdict(list)
-    for row in week.pack.table("change_hours", cost=Decimal, tokens=int, hour_ms=int):
-        hours[row["change"]].append(row | {"levels": json.loads(row["levels_ms"])})
+    for row in week.pack.table("change_hours"):
+        hours[row["change"]].append(row)
     found = []
     for row in week.pack.table("changes"):
         words = (row["workload"], row["kind"], row["at"].replace("Z", "+00:00"), row["before"],
@@ -1541,12 +1492,10 @@ def changes(week):
         value = {**row, "key": key, "seed": key, "pairs": len(pairs), "cost_per_million": None,
                  "p99_kv_use": None}
         if len(pairs) >= 24:
-            drawn = draws(key, len(pairs))
-            prices = [price_change([pairs[i] for i in draw]) for draw in drawn]
-            value["cost_per_million"] = apart(price_change(pairs), prices)
-            if all(hour["levels"] for pair in pairs for hour in pair):
-                uses = [p99_change([pairs[i] for i in draw]) for draw in drawn]
-                value["p99_kv_use"] = apart(p99_change(pairs), uses)
+            drawn = [[pairs[i] for i in draw] for draw in draws(key, len(pairs))]
+            value["cost_per_million"] = apart(price_of, pairs, drawn)
+            if all(hour["levels_ms"] for pair in pairs for hour in pair):
+                value["p99_kv_use"] = apart(p99_of, pairs, drawn)
         found.append(value)
     return {"changes": found}
 
@@ -1580,33 +1529,23 @@ def draws(seed, size):
     return [picks[i * size:(i + 1) * size] for i in range(DRAWS)]
 
 
-def price_change(pairs):
-    """Cost per million tokens before and after."""
-    return tuple(Fraction(sum(pair[side]["cost"] for pair in pairs)) * MILLION
-                 / sum(pair[side]["tokens"] for pair in pairs) for side in (0, 1))
+def price_of(hours):
+    """Cost per million tokens of some hours."""
+    return Fraction(sum(h["cost"] for h in hours)) * MILLION / sum(h["tokens"] for h in hours)
 
 
-def p99_change(pairs):
-    """The use not exceeded for 99 % of the time, before and after."""
-    found = []
-    for side in (0, 1):
-        levels = defaultdict(int)
-        for pair in pairs:
-            for level, held in pair[side]["levels"].items():
-                levels[min(int(level), 200)] += held
-        found.append(_at_most(levels, Fraction(99, 100)))
-    return tuple(found)
+def p99_of(hours):
+    """The use not exceeded for 99 % of the time of some hours."""
+    return at_most(levels_of(hours), Fraction(99, 100))
 
 
-def apart(whole, drawn):
+def apart(measure, pairs, drawn):
     """Before, after, their difference, and the draws between which 95 % lie."""
-    in_order = sorted(after - before for before, after in drawn)
-    named = {"before": whole[0], "after": whole[1], "difference": whole[1] - whole[0],
-             "lower": in_order[12], "upper": in_order[487]}
+    before, after = map(measure, zip(*pairs))
+    moved = sorted(new - old for old, new in (map(measure, zip(*draw)) for draw in drawn))
+    named = {"before": before, "after": after, "difference": after - before,
+             "lower": moved[12], "upper": moved[487]}
     return {name: short(value) for name, value in named.items()}
-
-
-# --------------------------------------------------------------------------------- training (§5)
 
 
 @section
@@ -1618,24 +1557,22 @@ def training(week):
     costs = {slug: sum(week.whole.effective(slug, week.currency)) for slug in week.rows}
     mine = sum((costs[slug] for slug in rows), Decimal(0))
     inference = sum((cost for slug, cost in costs.items() if slug not in rows), Decimal(0))
-    levels, late = ServiceLevels(week), []
+    late = []
     for slug, w in week.rows.items():
-        if slug not in rows:
-            shares = levels.shares(w, w["common"] or week.span)
-            if shares and w["cost"] is not None and w["cost"] > 0:
-                low, high = (w["cost"] - portion(w["cost"], share) for share in shares[::-1])
-                late.append({"workload": slug, "lower": low, "upper": high})
+        shares = slug not in rows and week.levels.shares(w, w["common"] or week.span)
+        if shares and w["cost"] is not None and w["cost"] > 0:
+            low, high = (w["cost"] - portion(w["cost"], share) for share in shares[::-1])
+            late.append({"workload": slug, "lower": low, "upper": high})
     found = {
         "workloads": [
             {"workload": slug, "model": row["model"], "team": row["team"], "cost": costs[slug],
              "gpu_hours": week.gpu_hours(slug, week.span)} for slug, row in sorted(rows.items())],
-        "cost": mine, "inference_cost": inference, "late": late,
+        "cost": mine, "inference_cost": inference, "late": late, "budget": _budget(week),
         "share_of_inference": quotient(mine, inference) if inference > 0 else None}
     for side in ("lower", "upper"):
         found[f"late_cost_{side}"] = sum(one[side] for one in late) if late else None
-    found["budget"] = budget = _budget(week)
-    shown = [mine, inference, found["late_cost_lower"], found["late_cost_upper"]]
-    shown += [budget["forecast"]] if budget else []
+    shown = [mine, inference, found["late_cost_lower"], found["late_cost_upper"],
+             found["budget"] and found["budget"]["forecast"]]
     shown = {f"{round(amount, 2):,.2f}" for amount in shown if amount is not None}
     sentence = (week.said["training"] or {}).get("message") or ""
     told = set(re.findall(r"-?[0-9][0-9,]*\.[0-9]+", sentence))
@@ -1650,33 +1587,28 @@ def portion(cost, share):
 
 
 def _budget(week):
-    budgets = week.pack.table("training_budget", start=instant, end=instant)
+    budgets = week.pack.table("training_budget")
     if not budgets:
         return None
     row = budgets[-1]
     newest = week.reaches["cost"].get("", (None, None, None))[1]
     reached = row["start"] if newest is None else -(-newest // HOUR) * HOUR
     until = max(row["start"], min(week.span[1], reached))
-    charges = week.pack.table("training_charges", start=instant, end=instant)
-    names = ("target", "start", "end")
-    whole = {(r["document"], r["line"]): [r[n] for n in names] for r in week.charges}
-    odd = []
-    for one in charges:
-        mine = [one["workload"], one["start"], one["end"]]
-        known = whole.get((one["document"], one["line"]), mine)
-        if known != mine or week.workloads[one["workload"]]["purpose"] != "training":
-            odd.append(one)
+    charges, of = week.pack.table("training_charges"), itemgetter("document", "line")
+    whole = {of(one): (one["target"], one["start"], one["end"]) for one in week.charges}
+    mine = [(of(one), (one["workload"], one["start"], one["end"])) for one in charges]
+    odd = [key for key, one in mine if whole.get(key, one) != one
+           or week.workloads[one[0]]["purpose"] != "training"]
     week.check("training charges that are another's", 0, len(odd))
     same = [one for one in charges if one["currency"] == week.currency]
-    spent = sum((part(Decimal(one["effective"] or 0), one["start"], one["end"], row["start"], until)
+    spent = sum((part(one["effective"] or Decimal(0), one["start"], one["end"], row["start"], until)
                  for one in same), Decimal(0))
-    amount, elapsed, whole = Decimal(row["amount"]), until - row["start"], row["end"] - row["start"]
-    found = {"quarter": row["quarter"], "start": written(row["start"]), "end": written(row["end"]),
-             "until": written(until), "amount": amount, "currency": row["currency"],
-             "document": row["document"] or None, "note": row["note"], "by": row["by"],
-             "at": row["at"], "charges": len(same), "spent": spent,
-             "other_currencies": sorted({one["currency"] for one in charges} - {week.currency}),
-             **dict.fromkeys(("share_spent", "share_elapsed", "forecast", "forecast_over_budget"))}
+    amount, elapsed, whole = row["amount"], until - row["start"], row["end"] - row["start"]
+    found = {name: row[name] for name in ("quarter", "amount", "currency", "note", "by", "at")} | {
+        "start": written(row["start"]), "end": written(row["end"]), "until": written(until),
+        "document": row["document"] or None, "charges": len(same), "spent": spent,
+        "other_currencies": sorted({one["currency"] for one in charges} - {week.currency}),
+        **dict.fromkeys(("share_spent", "share_elapsed", "forecast", "forecast_over_budget"))}
     if row["currency"] == week.currency:
         found["share_spent"] = quotient(spent, amount)
         if elapsed > 0:
@@ -1685,8 +1617,7 @@ def _budget(week):
             found["forecast_over_budget"] = found["forecast"] - amount
     return found
 
-
-# ---------------------------------------------------------------------------------- tie-outs (§4)
+# ==== part 12: tie-outs, places and teams (§3, §4) ================================================
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
@@ -1711,11 +1642,10 @@ def invoices(pack):
     lines, accounts = {}, defaultdict(set)
     for row in pack.table("invoice_lines"):
         key = row["month"], row["issuer"], row["invoice"], row["currency"]
-        total = lines.setdefault(key, [Decimal(0), 0])
-        total[0], total[1] = total[0] + Decimal(row["billed"] or 0), total[1] + int(row["lines"])
+        add(lines, key, [row["billed"] or 0, 0], row["lines"])
         accounts[key].add(row["account"])
-    issued = {(row["billing_period"], row["issuer"], row["invoice"], row["currency"]):
-              Decimal(row["amount"]) for row in pack.table("invoice_amounts")}
+    issued = {(row["billing_period"], row["issuer"], row["invoice"], row["currency"]): row["amount"]
+              for row in pack.table("invoice_amounts")}
     confirmed = {(row["issuer"], row["billing_account"], row["billing_period"])
                  for row in pack.table("confirmations")}
     said = {(row["issuer"], row["billing_period"]): row["status"]  # the newest word holds
@@ -1723,7 +1653,7 @@ def invoices(pack):
     found = []
     for key in sorted(lines | issued):
         month, issuer, invoice, currency = key
-        billed, count = lines.get(key, [Decimal(0), 0])
+        billed, _, count = lines.get(key, [Decimal(0), 0, 0])
         unit, amount = Decimal(1).scaleb(-SUBUNITS.get(currency.upper(), 2)), issued.get(key)
         root = SIXTY.multiply(SIXTY.sqrt(Decimal(count)), unit / 2)
         difference = None if amount is None else amount - billed
@@ -1763,31 +1693,6 @@ def period_table(costs, currency):
 
 
 @section
-def exchange(week):
-    """§3.9: amounts as the documents say them, the rates that were used, and what had none."""
-    found, target = week.exchange, week.exchange.target
-    used, missing = sorted(found.used.items()), sorted(found.missing.items())
-    week.check("exchange of currencies", "exchange" in week.said, bool(used or missing))
-    for row in week.charges if used or missing else ():
-        known = row["money"] == target
-        ours = [row["billed"], row["effective"]] if known else ["", ""]
-        said = [row["report_billed"], row["report_effective"]]
-        if said != ours:
-            week.check(f"line {row['line']} of {row['document'][:12]} in {target}", said, ours)
-    if not (used or missing):
-        return {}
-    return {"exchange": {
-        "currency": target,
-        "originals": [{"currency": one, "charges": total[2], "billed": total[0],
-                       "effective": total[1]} for one, total in sorted(found.originals.items())],
-        "rates": [{"from": one, "to": target, "day": day, "from_per_eur": own,
-                   "to_per_eur": other, "rate": quotient(other, own),
-                   "document_digests": found.documents(one, day)} | tally
-                  for (one, day, own, other), tally in used],
-        "missing": [{"currency": one} | tally for (one,), tally in missing]}}
-
-
-@section
 def allocation(week):
     """§4: each place's money, and what of it stands in the exceptions."""
     places = {" ".join(filter(None, (*place, currency))):
@@ -1807,91 +1712,13 @@ def allocation(week):
 
 
 @section
-def nodes(week):
-    """§4: nodes and the invoice side by side: what met, what did not, what stood idle."""
-    known, costs = week.nodes, week.whole
-    for row in week.charges if known.hours else ():
-        found = known.of_charge(row, *week.span)
-        share = found and known.idle_share(*found)
-        week.check(f"idle share of line {row['line']} of {row['document'][:12]}",
-                   row["idle_share"], f"{share.numerator}/{share.denominator}" if share else "")
-    if not known.hours:
-        return {"nodes": None}
-    hours = {(node, at): one for node, every in known.hours.items() for at, one in every.items()}
-    charged = {key: one[0] * (key in costs.charged_hours) for key, one in hours.items()}
-    met = {node for node, _ in costs.charged_hours}
-    on, off = (costs.on_nodes.get((side, week.currency), [Decimal(0)] * 2 + [0])
-               for side in (True, False))
-    sums = {"node_hours": sum(one[0] for one in hours.values()),
-            "matched_node_hours": sum(charged.values()),
-            "capacity_gpu_hours": sum(one[1] or 0 for one in hours.values()),
-            "held_gpu_hours": sum(one[2] for one in hours.values()),
-            "idle_gpu_hours": sum(max(0, (one[1] or 0) - one[2]) for one in hours.values()),
-            "unassigned_gpu_hours": known.nobody}
-    found = {name: short(Fraction(value) / HOUR) for name, value in sums.items()}
-    return {"nodes": found | {
-        "unmatched_node_hours": found["node_hours"] - found["matched_node_hours"],
-        "unmatched_nodes": [name[2] for name, node in known.names.items() if node not in met],
-        "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
-        "currency": week.currency}}
-
-
-@section
-def control_totals(week):
-    """What was read, counted and summed again."""
-    whole = week.exchange.originals or week.whole.whole
-    hours = [r for rows in week.tokens.hours.values() for _, r in rows]
-    everything = week.tokens.by_place(*week.span, lambda row, at: ("everything", None))
-    used = week.whole.documents | {row["document"] for row in week.tokens.usage}
-    used |= {row["document"] for row in week.pack.table("readings")}
-    used |= {sha for one, day, *_ in week.exchange.used for sha in week.exchange.documents(one, day)}
-    named = {row["sha256"] for row in week.said["control_totals"]["documents"]}
-    for row in week.said["control_totals"]["documents"]:
-        if "sums" in row:  # not in statements of earlier versions
-            mine = {currency: {"billed": billed, "effective": effective, "charges": charges}
-                    for currency, (billed, effective, charges)
-                    in week.by_document.get(row["sha256"], {}).items()}
-            week.check(f"document {row['sha256'][:12]} currencies", sorted(row["sums"]), sorted(mine))
-            week.check.all_of(f"document {row['sha256'][:12]}", row["sums"], mine)
-    week.check("documents behind rows that the report does not name", 0, len(used - named))
-    week.check("charges whose place does not follow from the rules", 0, week.whole.wrong_places)
-    names = ("issuer", "account", "invoice", "billing_period", "currency", "document")
-    lines = {(r["issuer"], r["account"], r["invoice"], r["month"], r["currency"], r["document"])
-             for r in week.pack.table("invoice_lines")}
-    months = {written(at)[:7] for at in (week.span[0], week.span[1] - 1)}
-    odd = [r for r in week.charges if r["on_invoice"] and r.get("billing_period") in months
-           and tuple(r.get(n) for n in names) not in lines]  # a correction may be of a later month
-    week.check("charges that no line of an invoice sums", 0, len(odd))
-    return {"control_totals": {
-        "charges": sum(total[2] for total in whole.values()),
-        "by_currency": {currency: {"billed": billed, "effective": effective, "charges": charges}
-                        for currency, (billed, effective, charges) in whole.items()},
-        "billed": week.total[0] if whole else None, "effective": week.total[1] if whole else None,
-        "series": len(week.tokens.hours),
-        "readings": sum(row.readings for row in hours),
-        "readings_expected": sum(row.readings for row in hours) + missing_readings(week),
-        "restarts": together(list(everything.values()))["restarts"],
-        "first_reading": written(min((row.first_ms for row in hours), default=None)),
-        "last_reading": written(max((row.last_ms for row in hours), default=None))}}
-
-
-def missing_readings(week):
-    """§2.5: one for each usual interval of a gap inside the week."""
-    (start, end), count = week.span, 0
-    for a, b, usual, _ in (gap for gaps in week.tokens.gaps.values() for gap in gaps):
-        inside = min(b, end) - max(a, start)
-        count += max(0, inside // usual - (b < end)) if usual else 0
-    return count
-
-
-@section
 def allocation_statement(week):
     """§4: what each team's workloads cost; with what stands in no workload, all of the money."""
-    teams, total = {}, week.total[1]
+    teams, total = defaultdict(list), week.total[1]
     for slug, row in sorted(week.workloads.items()):
         own, shared = week.whole.effective(slug, week.currency)
         if own + shared:
-            teams.setdefault(row["team"], []).append((slug, own, shared))
+            teams[row["team"]].append((slug, own, shared))
     rows = []
     for team in sorted(teams, key=lambda team: (not team, team)):
         own, shared = (sum(row[column] for row in teams[team]) for column in (1, 2))
@@ -1905,48 +1732,96 @@ def allocation_statement(week):
     return {"allocation_statement": {"teams": rows, "elsewhere": elsewhere, "effective": total}}
 
 
-# ---------------------------------------------------------------------------------- readings (§2)
+@section
+def exchange(week):
+    """§3.9: amounts as the documents say them, the rates that were used, and what had none."""
+    found, target = week.exchange, week.exchange.target
+    used, missing = sorted(found.used.items()), sorted(found.missing.items())
+    week.check("exchange of currencies", "exchange" in week.said, bool(used or missing))
+    if not (used or missing):
+        return {}
+    for row in week.charges:
+        known = row["money"] == target
+        ours = [row["billed"], row["effective"]] if known else [None, None]
+        said = [row["report_billed"], row["report_effective"]]
+        if said != ours:
+            week.check(f"line {row['line']} of {row['document'][:12]} in {target}", said, ours)
+    return {"exchange": {
+        "currency": target,
+        "originals": [{"currency": one, "charges": total[2], "billed": total[0],
+                       "effective": total[1]} for one, total in sorted(found.originals.items())],
+        "rates": [{"from": one, "to": target, "day": day, "from_per_eur": own,
+                   "to_per_eur": other, "rate": quotient(other, own),
+                   "document_digests": found.documents(one, day)} | tally
+                  for (one, day, own, other), tally in used],
+        "missing": [{"currency": one} | tally for (one,), tally in missing]}}
+
+
+@section
+def nodes(week):
+    """§4: nodes and the invoice side by side: what met, what did not, what stood idle."""
+    known, sides, charged = week.nodes, {}, set()
+    if not known.hours:
+        return {"nodes": None}
+    for row in week.charges:
+        share, found = known.idle(row, *week.span), known.of_charge(row, *week.span)
+        week.check(f"idle share of line {row['line']} of {row['document'][:12]}",
+                   row["idle_share"], f"{share.numerator}/{share.denominator}" if share else "")
+        if found is not None:
+            add(sides, (bool(found[0]), row["money"]), week.exchange.parts(row, week.span))
+            charged |= {(node, hour) for node in found[0] for hour in found[1]}
+    hours = {(node, at): one for node, every in known.hours.items() for at, one in every.items()}
+    met = {node for node, hour in charged if (node, hour) in hours}
+    on, off = (sides.get((side, week.currency), [Decimal(0)] * 2 + [0]) for side in (True, False))
+    sums = {"node_hours": sum(one[0] for one in hours.values()),
+            "matched_node_hours": sum(one[0] for key, one in hours.items() if key in charged),
+            "capacity_gpu_hours": sum(one[1] or 0 for one in hours.values()),
+            "held_gpu_hours": sum(one[2] for one in hours.values()),
+            "idle_gpu_hours": sum(max(0, (one[1] or 0) - one[2]) for one in hours.values()),
+            "unassigned_gpu_hours": known.nobody}
+    found = {name: short(Fraction(value) / HOUR) for name, value in sums.items()}
+    return {"nodes": found | {
+        "unmatched_node_hours": found["node_hours"] - found["matched_node_hours"],
+        "unmatched_nodes": [name[2] for name, node in known.names.items() if node not in met],
+        "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
+        "currency": week.currency}}
+
+# ==== part 13: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
 
 @section
 def readings(week):
     """§2.1, §2.2, §2.4: the tokens of every hour in which a counter began, ended or alternated,
     again from its readings and the counters as they stood before it."""
-    of_hour = defaultdict(list)
-    for row in week.pack.table("readings", hour=instant, value=int, at_ms=int):
+    of_hour, edges, hours = defaultdict(list), set(), week.tokens.hours
+    for row in week.pack.table("readings"):
         if row["why"] == "counter":
             of_hour[row["series"], row["hour"]].append(row)
-    whole = {"hour": instant, **dict.fromkeys(("counters", "replicas", "proven_ms"), json.loads)}
-    befores = {(row["series"], row["hour"]): row
-               for row in week.pack.table("counters_before", **whole)}
+        else:
+            edges.add((row["series"], row["why"], row["hour"], row["at_ms"]))
+    befores = {(row["series"], row["hour"]): row for row in week.pack.table("counters_before")}
     week.check("hours with readings and with their counters", set(of_hour) == set(befores), True)
-    edges = {(row["series"], row["why"], row["hour"], row["at_ms"])
-             for row in week.pack.table("readings", hour=instant, at_ms=int) if row["why"] != "counter"}
-    ends = {(number, why, rows[at][0], rows[at][1][moment])
-            for number, rows in week.tokens.hours.items() if rows
-            for why, at, moment in (("week's first", 0, -2), ("week's last", -1, -1))}
+    ends = {(number, why, rows[at][0], getattr(rows[at][1], moment))
+            for number, rows in hours.items() if rows for why, at, moment in (
+                ("week's first", 0, "first_ms"), ("week's last", -1, "last_ms"))}
     week.check("readings at the edges of the week", edges == ends, True)
     for number, gaps in week.tokens.gaps.items():  # a gap books with the reading that ends it
-        booked = dict(week.tokens.hours.get(number, ()))
+        booked = dict(hours.get(number, ()))
         for _, ended, _, tokens in gaps:
             if (hour := ended // HOUR * HOUR) in booked and booked[hour].tokens < tokens:
                 week.check(f"tokens of a gap of series {number}", tokens, booked[hour].tokens)
-    for number, rows in week.tokens.hours.items():
-        odd = {hour: said for hour, said in rows
-               if said.restarts or said.openings or said.alternations}
+    for number, rows in hours.items():
+        odd = [at for at, row in rows if row.restarts or row.openings or row.alternations]
         week.check(f"series {number}: odd hours without readings", 0,
                    sum((number, hour) not in befores for hour in odd))
-    touched = {number for number, _ in befores}
-    said_of = {number: dict(rows) for number, rows in week.tokens.hours.items()
-               if number in touched}
+    touched = {number: dict(hours[number]) for number, _ in befores}
     for (number, hour), before in befores.items():
-        if not of_hour[number, hour]:
-            continue  # said above
-        said, booked = said_of[number][hour], Booking(before).of(of_hour[number, hour])
-        for what, value in vars(booked).items():
-            if what in Hour._fields:
-                name = f"readings of series {number} in {written(hour)}: {what}"
-                week.check(name, getattr(said, what), value)
+        if of_hour[number, hour]:  # none: said above
+            booked = Booking(before).of(of_hour[number, hour])
+            for what in Hour._fields:
+                if hasattr(booked, what):
+                    week.check(f"readings of series {number} in {written(hour)}: {what}",
+                               getattr(touched[number][hour], what), getattr(booked, what))
     return {}
 
 
@@ -1957,7 +1832,7 @@ class Booking:
         self.counters = {one["number"]: one for one in before["counters"]}
         self.replicas, self.proven = before["replicas"], before["proven_ms"]
         self.current = int(before["current"]) if before["current"] else None
-        self.last, self.fall = (int(before[n] or 0) for n in ("last_ms", "fall_ms"))
+        self.last, self.fall = before["last_ms"] or 0, before["fall_ms"] or 0
         self.tokens = self.readings = self.restarts = self.hidden_resets = 0
         self.openings = self.opening_tokens = self.alternations = 0
 
@@ -2026,7 +1901,229 @@ class Booking:
         return 0 if unplaced else value
 
 
-# ------------------------------------------------------------------------------------- comparing
+
+def by_currency(totals):
+    names = ("billed", "effective", "charges")
+    return {currency: dict(zip(names, total)) for currency, total in totals.items()}
+
+# ==== part 14: lists, control totals, earlier weeks, people (§11) =================================
+
+
+@section
+def control_totals(week):
+    """§11: what was read, counted and summed again."""
+    converted, documents = week.exchange, week.said["control_totals"]["documents"]
+    whole = converted.originals or week.whole.whole
+    hours = [row for rows in week.tokens.hours.values() for _, row in rows]
+    everything = week.tokens.by_place(*week.span, lambda row, at: ("everything", None))
+    used = {row["document"] for row in (
+        *week.charges, *week.tokens.usage, *week.pack.table("readings"))}
+    used |= {sha for one, day, *_ in converted.used for sha in converted.documents(one, day)}
+    for row in documents:
+        if "sums" in row:  # not in statements of earlier versions
+            mine, name = week.by_document.get(row["sha256"], {}), f"document {row['sha256'][:12]}"
+            week.check(f"{name} currencies", sorted(row["sums"]), sorted(mine))
+            week.check.all_of(name, row["sums"], by_currency(mine))
+    week.check("documents behind rows that the report does not name", 0,
+               len(used - {row["sha256"] for row in documents}))
+    week.check("charges whose place does not follow from the rules", 0,
+               sum(row["placed"] != (row["place"], row["target"] or None) for row in week.charges))
+    names = ("issuer", "account", "invoice", "currency", "document")
+    lines = {(r["month"], *(r[n] for n in names)) for r in week.pack.table("invoice_lines")}
+    months = {written(at)[:7] for at in (week.span[0], week.span[1] - 1)}
+    odd = [r for r in week.charges if r["on_invoice"] and r.get("billing_period") in months
+           and (r["billing_period"], *(r.get(n) for n in names)) not in lines]
+    week.check("charges that no line of an invoice sums", 0, len(odd))  # later months are not told
+    count = sum(row.readings for row in hours)
+    return {"control_totals": {
+        "charges": sum(total[2] for total in whole.values()),
+        "by_currency": by_currency(whole),
+        "billed": week.total[0] if whole else None, "effective": week.total[1] if whole else None,
+        "series": len(week.tokens.hours), "readings": count,
+        "readings_expected": count + missing_readings(week),
+        "restarts": together(list(everything.values()))["restarts"],
+        "first_reading": written(min((row.first_ms for row in hours), default=None)),
+        "last_reading": written(max((row.last_ms for row in hours), default=None))}}
+
+
+def missing_readings(week):
+    """§2.5: one for each usual interval of a gap inside the week."""
+    (start, end), count = week.span, 0
+    for a, b, usual, _ in (gap for gaps in week.tokens.gaps.values() for gap in gaps):
+        inside = min(b, end) - max(a, start)
+        count += max(0, inside // usual - (b < end)) if usual else 0
+    return count
+
+
+PARAMETERS = {"gap_over_usual_interval": "2.5", "bounds_shown_from_width": "0.001",
+              "baseline_ageing_days": 180, "cost_basis": "effective", "token_basis": "processed"}
+
+
+@section
+def copied(week):
+    """What the statement says a second time, and what it takes over from the ledger unchanged."""
+    said = week.said
+    compared = [one["baseline"] for one in said["workloads"] if one["baseline"]]
+    known = [one for one in compared if one["saving"] is not None]
+    actual = sum((Decimal(one["actual"]) for one in known), Decimal(0))
+    cost = sum((w["cost"] for w in week.counting), Decimal(0))
+    week.check("baselines: those of the workloads", said["baselines"], compared)
+    for w in said["workloads"]:
+        engines = [row for row in said["memory"] if row["workload"] == w["slug"]]
+        week.check(f"memory of workload {w['slug']}", w["memory"], engines or None)
+    for side in ("from", "to") if said["bridge"] else ():
+        of = said["previous"]["week"] if side == "from" else said["period"]["week"]
+        week.check(f"bridge {side}", said["bridge"][side], of)
+    names = ("number", "version", "order", "subject", "place")
+    rules = [{name: row[name] for name in names} | {
+        "target": row["target"] or None, "valid_from": written(row["valid_from"]),
+        "valid_to": written(row["valid_to"]), "matchers": ",".join(
+            f"{name}{op}{quoted(value)}" for name, op, value in row["matchers"])}
+        for row in week.pack.table("rules")]
+    period = [written(at).replace("Z", "+00:00") for at in week.span]
+    for one in said["exceptions"]:
+        words = (one["kind"], one["subject"], one["currency"] or "", *period)
+        week.check(f"exception {one['kind']} {one['subject']}: id", one["id"],
+                   sha256("\x1f".join(words).encode())[:16])
+    documents = {row["sha256"]: row for row in week.pack.table("documents_read")}
+    for one in said["control_totals"]["documents"]:
+        told = {name: value for name, value in one.items() if name != "sums"}
+        week.check(f"document {one['sha256'][:12]}", told, documents.get(one["sha256"], {}))
+    week.check("documents", len(documents), len(said["control_totals"]["documents"]))
+    chosen = {"report_currency": week.exchange.target} if week.exchange.target else {}
+    return {"rules": rules, "parameters": chosen | PARAMETERS, "saving_scope": {
+        "workloads": sorted(one["workload"] for one in known), "of": len(week.counting),
+        "share_of_cost": quotient(actual, cost) if known and cost > 0 else None}}
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@section
+def trend(week):
+    """Each week's unit cost from its own cost and tokens; the newest row is this report's."""
+    rows, told = [], week.said["trend"]
+    for said in told:
+        cost, tokens = said["effective_cost"] and Decimal(said["effective_cost"]), said["tokens"]
+        known = cost and cost > 0 and tokens
+        rows.append({"cost_per_million_tokens": quotient(cost * MILLION, tokens) if known else None,
+                     "tokens_per_dollar": quotient(tokens, cost) if known else None}
+                    | {m: in_time and shares_of([in_time[n] for n in IN_TIME])
+                       for m in MEASURES if m in said for in_time in [said[m]]})
+    tokens = total_of([week.figures["prompt_tokens"], week.figures["generation_tokens"]])
+    rows[-1] |= {"week": week.said["period"]["week"], "tokens": tokens,
+                 "effective_cost": week.figures["effective_cost"]}
+    rows[-1] |= {m: week.level[m] for m in MEASURES if m in told[-1]}
+    before = week.said["previous"]
+    earlier = {row["week"]: row for row in week.pack.table("earlier_weeks")}
+    if before and before["week"] not in earlier:
+        earlier[before["week"]] = before["figures"]  # no report was made of it
+    elif before:
+        week.check("statement of the week before", earlier[before["week"]]["digest"],
+                   sha256(week.pack.files["previous_statement.json"]))
+    for row, said in zip(rows, told):
+        if then := earlier.get(said["week"]):
+            cost = then["effective_cost"]
+            row |= {"effective_cost": None if cost is None else Decimal(cost), "week": said["week"],
+                    "tokens": total_of((then["prompt_tokens"], then["generation_tokens"]))}
+    weeks = [said["week"] for said in told]
+    week.check("trend: weeks in their order", weeks, sorted(set(weeks) | set(earlier)))
+    return {"trend": rows}
+
+
+def chain_and_people(pack, seal, statement, own, check):
+    """The seal's place in the chain of seals, its two people, and what they had to decide."""
+    previous, chain = "0" * 64, pack.table("seals", "")
+    for number, row in enumerate(chain, start=1):
+        check(f"seal {number} follows the seal before it", row["previous_digest"], previous)
+        check(f"seal {number} has its number", row["number"], number)
+        previous = row["digest"]
+    check("this seal's digest stands in the chain", True,
+          any(row["digest"] == own and row["week"] == seal["week"] for row in chain))
+    check("preparer and approver are two people", True, seal["prepared_by"] != seal["approved_by"])
+    left = {e["id"] for e in statement["exceptions"]} - set(seal["dispositions"])
+    check("exceptions without a disposition", 0, len(left))
+    if "waivers" in seal:
+        signed = {w["subject"] for w in seal["waivers"] if w["by"] != seal["prepared_by"]}
+        waived = set(statement["provisional_months"]) - signed
+        check("provisional months without a waiver", 0, len(waived))
+
+# ==== part 15: reading, comparing and printing ====================================================
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@cache
+def instant(text):
+    """RFC 3339 as milliseconds since 1970."""
+    if not text:
+        return None
+    since = datetime.fromisoformat(text.replace("Z", "+00:00")) - EPOCH
+    exact = Fraction(since // timedelta(microseconds=1), 1000)
+    return exact.numerator if exact.denominator == 1 else exact
+
+
+def written(at):
+    """An instant as the report writes it."""
+    if at is None:
+        return None
+    return (EPOCH + timedelta(milliseconds=at)).isoformat().replace("+00:00", "Z")
+
+
+KINDS = {column: kind for kind, columns in {
+    instant: "start end hour first last valid_from valid_to",
+    json.loads: """labels matchers keys levels_ms counters replicas proven_ms marks_last_ms classes
+        documents""",
+    int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
+        from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
+        share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
+        peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
+        count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
+        rows_rejected""",
+    Fraction: "capacity_ms gpu_ms",
+    Decimal: """billed effective report_billed report_effective gpu_count consumed_quantity amount
+        cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds
+        inter_token_seconds effective_cost""",
+}.items() for column in columns.split()}
+"""What the text of a column is; columns that are not named here stay text."""
+
+
+class Pack:
+    """The files of a pack, from a zip, a folder or memory."""
+
+    def __init__(self, files):
+        self.files = files
+
+    @classmethod
+    def open(cls, path):
+        if path.is_dir():
+            every = [one for one in sorted(path.rglob("*")) if one.is_file()]
+            return cls({one.relative_to(path).as_posix(): one.read_bytes() for one in every})
+        with zipfile.ZipFile(path) as archive:
+            return cls({name: archive.read(name) for name in archive.namelist()})
+
+    def _text(self, path):
+        return io.StringIO(self.files.get(path, b"").decode("utf-8"), newline="")
+
+    def table(self, name, folder="ledgers/"):
+        """The rows of a table, each column as its kind says; an empty cell of a kind is None."""
+        rows = csv.DictReader(self._text(f"{folder}{name}.csv"))
+        kinds = [(column, KINDS[column]) for column in rows.fieldnames or () if column in KINDS]
+        rows = list(rows)
+        for row in rows:
+            for column, kind in kinds:
+                row[column] = kind(row[column]) if row[column] else None
+        return rows
+
+    def lines(self, name, columns):
+        """The cells of some columns, row by row: for tables too long to be held as objects."""
+        rows = csv.reader(self._text(f"ledgers/{name}.csv"))
+        header = next(rows, list(columns))
+        return map(itemgetter(*map(header.index, columns)), rows)
+
+    def json(self, name):
+        return json.loads(self.files[name]) if name in self.files else None
 
 
 class Checks:
@@ -2069,84 +2166,6 @@ def recompute(pack, statement):
         week.check.section = one
         week.check.all_of("", statement, one(week))
     return week.check
-
-
-# --------------------------------------------------------------------------------- pack and seal
-
-
-class Pack:
-    """The files of a pack, from a zip, a folder or memory."""
-
-    def __init__(self, files):
-        self.files = files
-
-    @classmethod
-    def open(cls, path):
-        if path.is_dir():
-            every = [one for one in sorted(path.rglob("*")) if one.is_file()]
-            return cls({one.relative_to(path).as_posix(): one.read_bytes() for one in every})
-        with zipfile.ZipFile(path) as archive:
-            return cls({name: archive.read(name) for name in archive.namelist()})
-
-    def _text(self, path):
-        return io.StringIO(self.files.get(path, b"").decode("utf-8"), newline="")
-
-    def table(self, name, folder="ledgers/", **converted):
-        """The rows of a table; some of their columns converted from text."""
-        rows = list(csv.DictReader(self._text(f"{folder}{name}.csv")))
-        for row in rows:
-            for column, convert in converted.items():
-                row[column] = convert(row[column])
-        return rows
-
-    def lines(self, name, columns):
-        """The cells of some columns, row by row: for tables too long to be held as objects."""
-        rows = csv.reader(self._text(f"ledgers/{name}.csv"))
-        header = next(rows, list(columns))
-        return map(itemgetter(*map(header.index, columns)), rows)
-
-    def json(self, name):
-        return json.loads(self.files[name]) if name in self.files else None
-
-
-def canonical(value):
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def sha256(content):
-    return hashlib.sha256(content).hexdigest()
-
-
-def digests(pack, check):
-    """SHA256SUMS, the seal's digest, its statement, its rules, and its place in the chain."""
-    listed = pack.files.get("SHA256SUMS", b"").decode().splitlines()
-    sums = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
-    check("files of the pack", sorted(sums), sorted(set(pack.files) - {"SHA256SUMS"}))
-    seal, statement = pack.json("seal.json"), pack.json("statement.json")
-    for name in sorted(set(pack.files) & set(sums)):
-        check(f"SHA-256 of {name}", sums[name], sha256(pack.files[name]))
-    for name, digest in sorted((seal.get("evidence") or {}).get("files", {}).items()):
-        check(f"sealed digest of {name}", digest, sha256(pack.files.get(name, b"")))
-    check("seal.json is in canonical form", True, canonical(seal) == pack.files["seal.json"])
-    check("statement.json is the statement of the seal", True,
-          canonical(seal["statement"]) == pack.files["statement.json"])
-    check("digest of the statement", seal["statement_digest"], sha256(pack.files["statement.json"]))
-    previous, own = "0" * 64, sha256(pack.files["seal.json"])
-    chain = pack.table("seals", "")
-    for number, row in enumerate(chain, start=1):
-        check(f"seal {number} follows the seal before it", row["previous_digest"], previous)
-        check(f"seal {number} has its number", row["number"], str(number))
-        previous = row["digest"]
-    check("this seal's digest stands in the chain", True,
-          any(row["digest"] == own and row["week"] == seal["week"] for row in chain))
-    check("preparer and approver are two people", True, seal["prepared_by"] != seal["approved_by"])
-    left = {e["id"] for e in statement["exceptions"]} - set(seal["dispositions"])
-    check("exceptions without a disposition", 0, len(left))
-    signed = {w["subject"] for w in seal.get("waivers", []) if w["by"] != seal["prepared_by"]}
-    if "waivers" in seal:
-        waived = set(statement["provisional_months"]) - signed
-        check("provisional months without a waiver", 0, len(waived))
-    return own
 
 
 def contents(check):
