@@ -76,14 +76,14 @@ def files(workloads: int) -> dict[str, bytes]:
                 number = len(series)
                 series.append((number, "p", role, role, "engine", 0, f"{w}.{engine}", "0", 0,
                                ms(START), end, 15_000, end, "", labels))  # fmt: skip
-                rows += [(number, hour, 4_000_000 + number, 240, 0, 0, 0, 0, 0, 0, 4000, 15_000,
+                rows += [(number, hour, slug, 4_000_000 + number, 240, 0, 0, 0, 0, 0, 0, 4000, 15_000,
                           ms(START), end) for hour in hours]  # fmt: skip
         charges += [("d" * 64, 168 * w + h, hours[h], rfc(START + timedelta(hours=h + 1)), "2.39",
                      "2.39", "1", "1", "Hours", "1", "Hours", "workload", slug, "", slug, "Usage",
                      "USD", "cloud", "", "", "", "", "H100", "") for h in range(HOURS)]  # fmt: skip
     return {
         "ledgers/series.csv": table("series source metric role layer preference target engine other_half born_ms last_ms usual_ms source_last_ms end_dark_ms labels", series),
-        "ledgers/token_hours.csv": table("series hour tokens readings restarts hidden_resets openings opening_tokens alternations unmarked rate_tokens rate_ms first_ms last_ms", rows),
+        "ledgers/token_hours.csv": table("series hour workload tokens readings restarts hidden_resets openings opening_tokens alternations unmarked rate_tokens rate_ms first_ms last_ms", rows),
         "ledgers/rules.csv": table("number version order subject place target matchers valid_from valid_to", rules),
         "ledgers/charges.csv": table("document line start end billed effective gpu_count consumed_quantity consumed_unit pricing_quantity pricing_unit place target idle_share resource category currency issuer commitment commitment_name commitment_status class gpu_model rate_card", charges),
         "ledgers/workloads.csv": table("slug model stack team purpose cluster namespace rate_cap_tokens_per_second kv_bytes_per_token max_model_len", [(f"service-{w:03d}", "m", "vllm", "", "inference", "", "", "", "", "") for w in range(workloads)]),

@@ -128,6 +128,7 @@ labels|json|all labels
 [token_hours] {READINGS}
 series|whole|see series
 hour|instant|UTC hour
+workload|text|workload that the rules give the series to in that hour
 tokens|whole|tokens booked in the hour
 readings|whole|readings in the hour
 restarts|whole|restarts that readings of the hour show
@@ -302,6 +303,35 @@ target|whole|number of the address
 engine|text|`engine` label
 hour|instant|UTC hour
 count|whole|requests set back for want of room
+[engine_settings] start-up logs, labels of the engine, and which pod held which GPU (method §8, §9)
+series|whole|see engines
+kind|text|job, engine number and model: what stays the same when a pod is replaced
+devices|json|its GPUs, the first first
+gpus|whole|how many GPUs it has
+engines_on_card|whole|most engines on one of them
+log|text|SHA-256 of its start-up log
+log_setting|text|gpu_memory_utilization by the log, where no label tells it
+log_max_model_len|whole|longest request by the log, tokens
+total_bytes|whole|memory of a GPU that the setting is a share of: by the log, else by the GPU's exporter
+gauge_kv_bytes|whole|bytes of the KV cache on one GPU by the engine's own gauge
+log_kv_bytes|whole|the same by the log or as given at start, used where a token's bytes are not known
+sized_by_hand|whole|1 where a person fixed blocks or bytes, so that the setting has no effect
+[device_hours] the exporter of GPU metrics (method §8.1)
+device|text|GPU, the first of an engine
+hour|instant|UTC hour
+observed_ms|whole|time observed, ms
+used_byte_ms|exact|bytes in use × ms
+total_bytes|whole|memory of the GPU
+[ladder_hours] {METRICS}
+kind|text|see engine_settings
+hour|instant|UTC hour
+setting|text|gpu_memory_utilization
+blocks|whole|KV blocks of the pool
+seen_ms|whole|time observed or left out because the gauge stood still, ms
+levels_ms|json|time spent at each half percent of use, ms
+peak_blocks|whole|most blocks in use
+peak_waiting|whole|most requests waiting for room
+preempted|whole|requests set back for want of room
 [reaches] all exports and readings of the ledger as of the closing
 kind|text|cost, issuer or source
 name|text|its name

@@ -13,6 +13,7 @@ from typing import Any
 from finops.core.money import plain
 
 from . import verify
+from .typed import typed
 
 BY_HAND = "recipe.md"
 STEPS = """
@@ -43,7 +44,7 @@ def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
         f"| prompt and generation tokens of all of them | {tokens:,} |\n"
         f"| cost ÷ tokens × 1,000,000 | {plain(price)} {week.currency} |\n"
     )
-    return "".join(parts) + total
+    return "".join(parts) + total + typed(statement)
 
 
 def _workload(week: Any, w: Mapping[str, Any]) -> str:

@@ -30,6 +30,9 @@ TABLES = {
     "engines": "the engines whose KV cache is measured",
     "cache_hours": "the KV cache of each engine in each hour",
     "preemptions": "preempted requests",
+    "engine_settings": "what start-up logs and labels tell of each engine: setting, card, cache",
+    "device_hours": "the first GPU of each engine, as its exporter shows it",
+    "ladder_hours": "the hours of the settings between which a step of the week lies",
     "objectives": "service level objectives of workloads, dated",
     "changes": "changes of workloads that an engineer confirmed",
     "change_hours": "hours around each change: own cost, tokens, milliseconds at each level of use",
@@ -68,7 +71,8 @@ README = """# Evidence pack, report {number}
    and nothing else. `python3 verify.py --all` prints each figure. It ends with 1 when anything differs.
 
 `verify.py` shares no code with the program that made the report. It is meant to be read: its parts follow the method's
-sections. `python3 verify.py --contents` lists them; a line that differs names the section that computed it.
+sections, and part 1, under 200 lines, is the headline and the seal. `python3 verify.py --contents` lists its sections; a
+line that differs names the section that computed it.
 
 ## The headline by hand
 
@@ -79,8 +83,8 @@ sections. `python3 verify.py --contents` lists them; a line that differs names t
 | generation tokens | `generation_tokens` | {generation} |
 | cost per million tokens = cost ÷ (prompt + generation) × 1,000,000 | `cost_per_million_tokens` | {price} |
 
-A spreadsheet does it. For each workload that counts: add `tokens` of `ledgers/token_hours.csv` over the series named
-below, in the hours of its span (the first hour is in it, the last instant is not); add `effective` of its rows of
+A spreadsheet does it, or a terminal (further below). For each workload that counts: add `tokens` of
+`ledgers/token_hours.csv` over the series named below, in the hours of its span (the first hour is in it, the last instant is not); add `effective` of its rows of
 `ledgers/charges.csv`; add its part of what is shared. The amounts are exact. By hand, three rules are needed:
 
 - **A charge across an edge of the span** counts in part: `effective` × (time from its start to the end of the span ÷ its

@@ -37,6 +37,7 @@ fraction where a charge is timed more finely; an empty cell is None, which is no
 """
 
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -284,9 +285,12 @@ class TokenLedger:
         self.rules, self.made = Rules(pack.table("rules"), "series"), {}
         self.series = {row["series"]: row for row in pack.table("series")}
         self.hours, self.gaps, self.darks = {}, defaultdict(list), defaultdict(list)
-        for number, hour, *counts in pack.lines("token_hours", ("series", "hour", *Hour._fields)):
-            row = instant(hour), Hour._make(map(int, counts))
-            self.hours.setdefault(number, []).append(row)
+        columns, self.misplaced = ("series", "hour", "workload", *Hour._fields), 0
+        for number, hour, workload, *counts in pack.lines("token_hours", columns):
+            at, row = instant(hour), Hour._make(map(int, counts))
+            self.hours.setdefault(number, []).append((at, row))
+            kind, name = self.place(self.series[number], at)
+            self.misplaced += workload != (name if kind == "workload" else "")
         gap = itemgetter("from_ms", "to_ms", "usual_ms", "tokens")
         for row in pack.table("gaps"):
             self.gaps[row["series"]].append(gap(row))
@@ -1121,10 +1125,14 @@ def rounded_to_sum(parts):
 
 
 class Engines:
-    """The KV cache of each engine in each hour, and the requests it set back."""
+    """The KV cache of each engine in each hour, the requests it set back, and its GPUs."""
 
     def __init__(self, week):
         self.hours, self.preempted, of_series = {}, {}, defaultdict(list)
+        self.told = {row["series"]: row for row in week.pack.table("engine_settings")}
+        self.devices = defaultdict(dict)
+        for row in week.pack.table("device_hours"):
+            self.devices[row["device"]][row["hour"]] = row
         named = {row["series"]: row for row in week.pack.table("engines")}
         for row in week.pack.table("cache_hours"):
             engine = named[row["series"]]
@@ -1219,7 +1227,7 @@ def _engine(rows, workload):
 @section
 def memory_hours(week):
     """§8: each hour of the chart: reserved and active of a workload's engines together, in whole
-    MiB where a token's bytes are known. (What devices show comes from their own exporter.)"""
+    MiB where a token's bytes are known, and what the first GPU of each engine showed as used."""
     found = []
     for slug in sorted({key[0] for key in week.engines.hours}):
         mine = defaultdict(list)
@@ -1240,51 +1248,184 @@ def memory_hours(week):
         found.append({"workload": slug, "unit": "MiB" if each else "tokens",
                       "engines": len({row["series"] for rows in mine.values() for row in rows}),
                       "start": written(week.span[0]), "hours": len(active),
-                      "reserved_steps": steps, "active": active})
+                      "reserved_steps": steps, "active": active} | _devices(week, slug))
     return {"memory_hours": found}
+
+
+def _devices(week, slug):
+    """§8.1: MiB of one GPU of each engine, where the GPUs of all of them are known."""
+    numbers = [str(number) for of, _, number in week.engines.hours if of == slug]
+    names = [week.engines.told[number]["devices"] for number in numbers]
+    if not all(names):
+        return {"device_used": None, "device_total": None}
+    mine = [week.engines.devices[name[0]] for name in names]
+    totals, used = [rows[max(rows)]["total_bytes"] for rows in mine], []
+    for hour in range(*week.span, HOUR):
+        seen = [rows[hour] for rows in mine if hour in rows]
+        seen = [int(row["used_byte_ms"] // row["observed_ms"]) for row in seen
+                if row["used_byte_ms"] is not None and row["observed_ms"]]
+        used.append(round(Fraction(sum(seen), 2**20)) if seen else None)
+    return {"device_used": used,
+            "device_total": round(Fraction(sum(totals), 2**20)) if all(totals) else None}
 
 # ==== part 9: right-sizing (§9) ===================================================================
 
-LOWER, UPPER = Fraction(60, 100), Fraction(85, 100)
+LOWER, UPPER, STEP = Fraction(60, 100), Fraction(85, 100), Fraction(5, 100)
 
 
 @section
 def rightsizing(week):
-    """§9: percentiles, verdict and proposal of each engine, from the time at each half per cent of
-    use and from what the report says its proposal follows from."""
+    """§9: percentiles, verdict, proposal and steps of each engine, from the time at each half per
+    cent of use and from what its labels, its start-up log and its card tell."""
     if "rightsizing" not in week.said:
         return {}
-    long = week.span[1] - week.span[0]
-    found = []
-    for said in week.said["rightsizing"]:
-        rows = sorted(week.engines.of(said["workload"], said["engine"]), key=itemgetter("hour"))
-        pushed = rows and week.engines.preemptions(rows[-1])
-        found.append(_sizing(rows, pushed, long, said) if rows else {"engine": None})
+    climbed, found = defaultdict(list), []
+    for row in week.pack.table("ladder_hours"):
+        climbed[row["kind"]].append(row)
+    gpus = Counter()
+    for slug, _, number in week.engines.hours:
+        gpus[slug] += week.engines.told[str(number)]["gpus"]
+    for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name):
+        told = week.engines.told[str(number)]
+        engine = Sizing(rows, told, week.workloads[slug])
+        value = engine.advice(week.engines.preemptions(rows[-1]), week.span)
+        steps = engine.steps(climbed[told["kind"]], week.span)
+        found.append({"workload": slug, "engine": name, "steps": steps} | value)
+        said = next((one for one in week.said["rightsizing"]
+                     if (one["workload"], one["engine"]) == (slug, name)), {"money": None})
+        cost = quotient(sum(week.whole.effective(slug, week.currency)) * told["gpus"], gpus[slug])
+        numbers = {Decimal(one.replace(",", "").rstrip("."))
+                   for one in re.findall("[0-9][0-9,.]*", said["money"] or "")}
+        week.check(f"right-sizing {name}: numbers of its sentence on money",
+                   sorted(numbers - engine.freed(value["proposal"], cost)), [])
     return {"rightsizing": found}
 
 
-def _sizing(rows, pushed, long, said):
-    last = rows[-1]
-    rows = [r for r in rows if (r["blocks"], r["setting"]) == (last["blocks"], last["setting"])]
-    levels, peak = levels_of(rows), highest(rows, "peak_blocks")
-    seen = Fraction(sum(row["observed_ms"] + row["stale_ms"] for row in rows), long)
-    share = Fraction(peak, last["blocks"] - 1) if peak is not None and last["blocks"] > 1 else None
-    p50, p95, p99 = (at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
-    value = {name: highest(rows, name) for name in ("peak_running", "peak_waiting")}
-    value |= {"kv_blocks": last["blocks"], "preemptions": pushed, "peak": places(share),
-              "p50": places(p50), "p95": places(p95), "p99": places(p99),
-              "coverage": places(min(Fraction(1), seen)),
-              "setting": Decimal(last["setting"]) if last["setting"] else None,
-              "verdict": verdict(seen, long, p99, pushed, value["peak_waiting"])}
-    if said["proposal"]:
-        value["proposal"] = _proposed(last, said["inputs"], said["proposal"]["utilization"], p99)
-        most, inputs = max(0, value["proposal"]["kv_blocks"] - 1), said["inputs"]
-        size, longest = inputs["block_size"], inputs["max_model_len"]
-        value["proposal"] |= {
-            "concurrency": most * value["peak_running"] // peak
-            if value["peak_running"] and peak else None,
-            "longest_requests": most * size // longest if size and longest else None}
-    return value
+class Sizing:
+    """One engine at its present setting. Bytes are of one GPU."""
+
+    def __init__(self, rows, told, workload):
+        self.last, self.told = rows[-1], told
+        self.blocks, setting = self.last["blocks"], self.last["setting"]
+        self.rows = [r for r in rows if (r["blocks"], r["setting"]) == (self.blocks, setting)]
+        shares = [one for one in (setting, told["log_setting"])
+                  if re.fullmatch(r"[0-9]*\.?[0-9]+", one)]
+        self.setting = Decimal(shares[0]) if shares else None
+        pool, each = self.last["pool_tokens"], workload["kv_bytes_per_token"]
+        size = told["gauge_kv_bytes"] or (pool and each and pool * each) or told["log_kv_bytes"]
+        known = size and self.blocks
+        self.a_block = Fraction(size, self.blocks) if known else None
+        self.block_bytes = Context(prec=28).divide(size, self.blocks) if known else None
+        self.block_size = self.last["block_size"]
+        if pool is not None and self.blocks:  # several kinds of layers share it (§8.3)
+            self.block_size = round(Fraction(pool, self.blocks)) or self.block_size
+        self.longest = (self.last["max_model_len"] or workload["max_model_len"]
+                        or told["log_max_model_len"])
+
+    def advice(self, pushed, span):
+        """The figures of the report on it, and what is proposed."""
+        long, levels, blocks = span[1] - span[0], levels_of(self.rows), self.blocks
+        seen = Fraction(sum(row["observed_ms"] + row["stale_ms"] for row in self.rows), long)
+        p50, p95, p99 = (at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
+        value = {name: highest(self.rows, name)
+                 for name in ("peak_running", "peak_waiting", "peak_blocks")}
+        peak = value.pop("peak_blocks")
+        share = Fraction(peak, blocks - 1) if peak is not None and blocks and blocks > 1 else None
+        said = verdict(seen, long, p99, pushed, value["peak_waiting"])
+        full = [row for row in self.rows if None not in (row["peak_blocks"], row["peak_ms"])]
+        busiest = max(full, key=itemgetter("peak_blocks"), default={"peak_ms": None})
+        return value | {
+            "kv_blocks": blocks, "preemptions": pushed, "setting": self.setting,
+            "coverage": places(min(Fraction(1), seen)), "verdict": said, "peak": places(share),
+            "p50": places(p50), "p95": places(p95), "p99": places(p99),
+            "busiest_at": written(busiest["peak_ms"]),
+            "proposal": self.proposal(said, p99, peak, value["peak_running"]),
+            "inputs": {"total_bytes": self.told["total_bytes"], "block_size": self.block_size,
+                       "max_model_len": self.longest,
+                       "block_bytes": self.block_bytes,
+                       "sized_by_hand": self.told["sized_by_hand"] == "1"}}
+
+    def predicted(self, setting, now, blocks, p99, peak, running):
+        """What a setting gives: the change of the share × the card's memory goes to the pool
+        whole, in whole blocks; use goes with blocks less the null block. None where not known."""
+        total, a_block = self.told["total_bytes"], self.a_block
+        if None in (now, total, a_block) or not blocks or self.told["sized_by_hand"] == "1":
+            return None
+        change = (Fraction(setting) - Fraction(now)) * total // 1
+        then = max(0, int((blocks * a_block + change) // a_block))
+        size, longest, most = self.block_size, self.longest, max(0, then - 1)
+        least = -(-longest // size) + 1 if longest and size else 0
+        return {"utilization": Decimal(setting), "kv_blocks": then, "change_bytes": change,
+                "p99": places(p99 * (blocks - 1) / most) if p99 is not None and most else None,
+                "concurrency": most * running // peak if running and peak else None,
+                "longest_requests": most * size // longest if longest and size else None,
+                "fits": then >= max(least, -(-(peak or 0) * 6 // 5) + 1)}
+
+    def proposal(self, said, p99, peak, running):
+        """In steps of 0.05 the lowest setting that holds a longest request and the peak × 1.2,
+        with p99 in the band: below the present one where it is over-reserved, else above."""
+        if said in ("fits", "not enough data") or self.setting is None:
+            return None
+        now, down = Fraction(self.setting), said == "over-reserved"
+        lowest = -int((now - STEP) / STEP)
+        for step in range(lowest, 0) if down else range(1, 20):
+            setting = now + STEP * step
+            one = self.predicted(short(setting), self.setting, self.blocks, p99, peak, running)
+            good = one and one["fits"] and one["p99"] and Fraction(one["p99"]) <= UPPER
+            if good and setting <= max(now, Fraction(95, 100)):
+                del one["fits"]
+                return one
+        return None
+
+    def steps(self, hours, span):
+        """What was predicted of each step of the week, and what came of it."""
+        stretches = []
+        for row in sorted(hours, key=itemgetter("hour")):
+            same = stretches and itemgetter("setting", "blocks")
+            if same and same(stretches[-1][0]) == same(row):
+                stretches[-1].append(row)
+            else:
+                stretches.append([row])
+        return [self._step(*pair) for pair in pairwise(stretches)
+                if span[0] <= pair[1][0]["hour"] < span[1]]
+
+    def _step(self, before, after):
+        (old, was), (new, came) = map(rung, (before, after))
+        guess = self.predicted(new["setting"], old["setting"], old["kv_blocks"], was,
+                               old["peak_blocks"], None)
+        result = "wait"
+        if guess and guess["p99"] and came is not None:
+            apart = came - min(Fraction(1), Fraction(guess["p99"]))
+            if new["preemptions"] and not old["preemptions"]:
+                result = "more than predicted"
+            elif new["enough"]:
+                result = ("came true" if abs(apart) <= Fraction(5, 100) else
+                          "more than predicted" if apart > 0 else "less than predicted")
+        return {"at": new["from"], "from": old, "to": new, "predicted": guess, "result": result}
+
+    def freed(self, proposal, cost):
+        """The numbers of its sentence on money: cards, and what a lower setting frees of them."""
+        if not proposal or proposal["change_bytes"] >= 0:
+            return set()
+        freed, total = -proposal["change_bytes"], self.told["total_bytes"]
+        exact = ((Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
+                 (Fraction(cost) * freed / total, 2))
+        cards = {Decimal(self.told[name] or 0) for name in ("gpus", "engines_on_card")}
+        return cards | {Decimal(round(Fraction(one) * 10**digits)).scaleb(-digits)
+                        for one, digits in exact}
+
+
+def rung(hours):
+    """A stretch of hours with one setting and one pool, and its exact p99."""
+    start, end, p99 = hours[0]["hour"], hours[-1]["hour"] + HOUR, None
+    seen = min(Fraction(1), Fraction(sum(row["seen_ms"] for row in hours), end - start))
+    p99 = at_most(levels_of(hours), Fraction(99, 100))
+    return {"setting": Decimal(hours[0]["setting"]), "kv_blocks": hours[0]["blocks"],
+            "from": written(start), "to": written(end), "coverage": places(seen),
+            "enough": end - start >= 7 * DAY and seen >= Fraction(95, 100), "p99": places(p99),
+            "peak_blocks": highest(hours, "peak_blocks"),
+            "peak_waiting": highest(hours, "peak_waiting"),
+            "preemptions": sum(row["preempted"] for row in hours)}, p99
 
 
 def levels_of(rows):
@@ -1314,18 +1455,10 @@ def verdict(seen, long, p99, preempted, waiting):
     return "tight" if p99 > UPPER else "over-reserved" if p99 < LOWER else "fits"
 
 
-def _proposed(last, inputs, utilization, p99):
-    """The change of the share × the card's memory goes to the pool whole, in whole blocks."""
-    a_block = Fraction(inputs["block_bytes"])
-    change = (Fraction(utilization) - Fraction(last["setting"])) * inputs["total_bytes"] // 1
-    blocks = max(0, (last["blocks"] * a_block + change) // a_block)
-    return {"kv_blocks": blocks, "change_bytes": change,
-            "p99": places(p99 * (last["blocks"] - 1) / (blocks - 1))}
-
-
 def places(value):
     """A share as text with four decimals, half to even."""
     return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
+
 
 # ==== part 10: service levels (§5) ================================================================
 
@@ -1900,13 +2033,13 @@ class Booking:
         self.opening_tokens += value * unplaced
         return 0 if unplaced else value
 
+# ==== part 14: lists, control totals, earlier weeks, people (§11) =================================
 
 
 def by_currency(totals):
     names = ("billed", "effective", "charges")
     return {currency: dict(zip(names, total)) for currency, total in totals.items()}
 
-# ==== part 14: lists, control totals, earlier weeks, people (§11) =================================
 
 
 @section
@@ -1928,6 +2061,8 @@ def control_totals(week):
                len(used - {row["sha256"] for row in documents}))
     week.check("charges whose place does not follow from the rules", 0,
                sum(row["placed"] != (row["place"], row["target"] or None) for row in week.charges))
+    week.check("token hours whose workload does not follow from the rules", 0,
+               week.tokens.misplaced)
     names = ("issuer", "account", "invoice", "currency", "document")
     lines = {(r["month"], *(r[n] for n in names)) for r in week.pack.table("invoice_lines")}
     months = {written(at)[:7] for at in (week.span[0], week.span[1] - 1)}
@@ -1989,11 +2124,33 @@ def copied(week):
     for one in said["control_totals"]["documents"]:
         told = {name: value for name, value in one.items() if name != "sums"}
         week.check(f"document {one['sha256'][:12]}", told, documents.get(one["sha256"], {}))
+        bytes_of(week, one, f"document {one['sha256'][:12]}")
     week.check("documents", len(documents), len(said["control_totals"]["documents"]))
     chosen = {"report_currency": week.exchange.target} if week.exchange.target else {}
     return {"rules": rules, "parameters": chosen | PARAMETERS, "saving_scope": {
         "workloads": sorted(one["workload"] for one in known), "of": len(week.counting),
         "share_of_cost": quotient(actual, cost) if known and cost > 0 else None}}
+
+
+TABLES = ("focus", "aws-cur", "aws-cur-2", "azure-cost", "gcp-billing", "coreweave-focus")
+
+
+def bytes_of(week, document, name):
+    """A document in a pack that holds documents: its digest, its size, and its rows counted: the
+    lines of an invoice as CSV, the samples of a store's answer. Other formats are not counted."""
+    content = week.pack.files.get(f"documents/{document['sha256']}")
+    if content is None:
+        return
+    week.check(f"{name}: SHA-256 of its bytes", document["sha256"], sha256(content))
+    week.check(f"{name}: size_bytes", document["size_bytes"], len(content))
+    content, count = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content, None
+    if document["format"] == "prometheus-json":
+        count = sum(len(one["values"]) for one in json.loads(content)["data"]["result"])
+    elif document["format"] in TABLES and content[:1] not in b"{[" and content[:4] != b"PAR1":
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        count = sum(map(bool, rows)) - 1
+    if count is not None:
+        week.check(f"{name}: rows_read", document["rows_read"], count)
 
 
 def quoted(text):
@@ -2074,17 +2231,18 @@ def written(at):
 KINDS = {column: kind for kind, columns in {
     instant: "start end hour first last valid_from valid_to",
     json.loads: """labels matchers keys levels_ms counters replicas proven_ms marks_last_ms classes
-        documents""",
+        documents devices""",
     int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
         from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
         share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
         peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
-        rows_rejected""",
+        rows_rejected gpus engines_on_card log_max_model_len total_bytes gauge_kv_bytes
+        log_kv_bytes seen_ms preempted""",
     Fraction: "capacity_ms gpu_ms",
     Decimal: """billed effective report_billed report_effective gpu_count consumed_quantity amount
         cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds
-        inter_token_seconds effective_cost""",
+        inter_token_seconds effective_cost used_byte_ms""",
 }.items() for column in columns.split()}
 """What the text of a column is; columns that are not named here stay text."""
 

@@ -44,7 +44,7 @@ def other(value: Any) -> Any:
     return str(Decimal(value) + 1) if NUMBER.fullmatch(value) else value + "x"
 
 
-FLAGS = {"ended", "other_half", "unmarked"}
+FLAGS = {"ended", "other_half", "unmarked", "sized_by_hand"}
 
 
 def other_cell(text: str, column: str = "") -> str:

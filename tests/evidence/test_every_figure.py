@@ -62,6 +62,7 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
         "rate_day",
     },
     "series": {"metric"},
+    "engine_settings": {"log"},
     "preemptions": {"series"},
     "restarts": {"at_ms"},
     "earlier_weeks": {"revision"},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import random
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -12,14 +14,20 @@ import pytest
 
 from finops.ledger.which import use_ledger
 from finops.sample import demo
-from reports.evidence.sealed import sealed_files
-from reports.queries.standing import report_of, standing
-from tests.evidence.flips import columns_not_found, figures_not_found, is_found, kind
+from reports.evidence.sealed import gather, sealed_files
+from reports.models import Report
+from reports.queries.standing import report_of, standing, statement_of
+from tests.evidence.flips import columns_not_found, figures_not_found, is_found, kind, leaves
 from tests.evidence.test_every_figure import EVIDENCE_ALONE, told
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
 KINDS = 40
+SIZED = {
+    "busiest_at", "coverage", "engine", "inputs", "kv_blocks", "p50", "p95", "p99", "peak",
+    "peak_running", "peak_waiting", "preemptions", "proposal", "setting", "steps", "verdict",
+    "workload",
+}  # fmt: skip
 NOT_USED_HERE = {
     # Hours are billed as hours, and a charge of unknown unit lasts as long as it says.
     "charges": {"consumed_unit", "pricing_quantity", "pricing_unit"},
@@ -36,7 +44,12 @@ NOT_USED_HERE = {
     "latency_hours": {"readings"},
     # Every mark is of one kind.
     "readings": {"mark_kind"},
-}
+    # No step lies in the week, every label tells its setting and every pool the bytes of its tokens;
+    # sentences on money name the cards only where there are several.
+    "engine_settings": {
+        "kind", "engines_on_card", "log_setting", "log_max_model_len", "log_kv_bytes",
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -66,6 +79,47 @@ def test_forty_kinds_of_figures_are_computed_again(
     names = drawn.sample(sorted(kinds), KINDS)
     places = [drawn.choice(kinds[name]) for name in names]
     assert figures_not_found(files, statement, places) == []
+
+
+def test_right_sizing_and_what_cards_show_are_computed_again(
+    pack: tuple[dict[str, bytes], dict[str, Any]],
+) -> None:
+    """Also those places that a week without engines or cards does not have."""
+    files, statement = pack
+    places = [p for p, _ in leaves(statement) if p[0] == "rightsizing" and p[2] in SIZED]
+    assert {p[2] for p in places} == SIZED - {"steps"}
+    shown = [p for p, v in leaves(statement) if p[0] == "memory_hours" and "device" in p[2] and v]
+    assert len(shown) > 300
+    places += random.Random(SEED).sample(shown, 12)
+    places += [p for p in shown if p[2] == "device_total"]
+    assert figures_not_found(files, statement, places) == []
+    changed = copy.deepcopy(statement)
+    sizing = next(row for row in changed["rightsizing"] if row["money"])
+    sizing["money"] = re.sub(r"frees [0-9.]+ GiB", "frees 99.9 GiB", sizing["money"])
+    assert is_found(files, changed)
+
+
+def test_a_step_of_right_sizing_is_computed_again(sample: demo.Sample) -> None:
+    """The week in which the sample's engineer lowered a setting."""
+    with use_ledger("sample"):
+        for report in Report.objects.filter(week__lt=sample.sealed_week).order_by("-week"):
+            statement = statement_of(report)
+            if any(row["steps"] for row in statement["rightsizing"]):
+                evidence = gather(report, statement)
+                break
+    assert evidence is not None and evidence.unequal == ()
+    files = dict(evidence.files)
+    places = [p for p, _ in leaves(statement) if p[0] == "rightsizing" and p[2] == "steps"]
+    assert len(places) > 20
+    assert figures_not_found(files, statement, places) == []
+    (row,) = (one for one in statement["rightsizing"] if one["steps"])
+    row["steps"] = []
+    assert is_found(files, statement)
+    missed = columns_not_found(
+        files, statement_of(report), tables=["ladder_hours"], untold={},
+        drawn=random.Random(SEED), rows=3,
+    )  # fmt: skip
+    assert missed == []
 
 
 def test_each_column_of_each_table_is_found_or_is_evidence_alone(

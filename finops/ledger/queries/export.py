@@ -6,7 +6,7 @@ second time. `as_of` is the instant the statement was made of; rows posted later
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
@@ -15,19 +15,16 @@ from typing import Any
 
 from django.db.models import Sum
 
-from finops.core.allocation import KEPT_SUM
+from finops.core.allocation import KEPT_SUM, WORKLOAD, Place
 from finops.core.baseline import Terms
 from finops.core.money import plain
 from finops.core.period import Period, milliseconds, rfc3339
 from finops.core.training import quarter_of, quarter_of_week
 from finops.ledger.models import (
-    CacheHour,
     Charge,
     InvoiceAmount,
     PeriodConfirmation,
     PeriodStatus,
-    Series,
-    TokenHour,
 )
 from finops.sources.engines import role_of
 
@@ -36,6 +33,7 @@ from .baselines import newest_baselines
 from .changes import change_of, confirmed, load_hours
 from .evidence import stated_memory
 from .exchange_rates import quotes_of
+from .export_memory import cache_hours, engines_and_devices, preemptions
 from .export_nodes import nodes_and_holders
 from .export_readings import readings
 from .export_table import Table, table
@@ -60,8 +58,9 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield from readings(reading.ledger.known, period, as_of)
     yield _usage_hours(reading)
     yield from nodes_and_holders(reading.nodes)
-    yield from _cache_hours(period, as_of)
-    yield _preemptions(period, as_of)
+    yield from cache_hours(period, as_of)
+    yield preemptions(period, as_of)
+    yield from engines_and_devices(period, as_of)
     yield from _service_levels(period, as_of)
     yield from _training(reading)
     yield from _changes(reading)
@@ -247,18 +246,24 @@ def _series(reading: Reading) -> Table:
 
 
 def _token_hours(reading: Reading) -> Table:
-    columns = ("series", "hour", "tokens", "readings", "restarts", "hidden_resets", "openings",
-               "opening_tokens", "alternations", "unmarked", "rate_tokens", "rate_ms", "first_ms",
-               "last_ms")  # fmt: skip
+    columns = ("series", "hour", "workload", "tokens", "readings", "restarts", "hidden_resets",
+               "openings", "opening_tokens", "alternations", "unmarked", "rate_tokens", "rate_ms",
+               "first_ms", "last_ms")  # fmt: skip
     names = _hour_names(reading.period)
     rows = [
-        (known.series.pk, names[r.hour_ms], r.tokens, r.readings, r.restarts, r.hidden_resets,
-         len(r.facts.get("openings", ())), r.opening_tokens, r.facts.get("alternations", 0),
-         int(bool(r.facts.get("unmarked"))), r.rate_tokens, r.rate_ms, r.first_ms, r.last_ms)
+        (known.series.pk, names[r.hour_ms], _slug(place(r.hour_ms)), r.tokens, r.readings,
+         r.restarts, r.hidden_resets, len(r.facts.get("openings", ())), r.opening_tokens,
+         r.facts.get("alternations", 0), int(bool(r.facts.get("unmarked"))), r.rate_tokens,
+         r.rate_ms, r.first_ms, r.last_ms)
         for known in reading.ledger.known
+        for place in (reading.series_places.by_hour(known.labels),)
         for r in known.rows
     ]  # fmt: skip
     return Table("token_hours", columns, rows)
+
+
+def _slug(place: Place) -> str:
+    return (place.target or "") if place.kind == WORKLOAD else ""
 
 
 def _hour_names(period: Period) -> dict[int, str]:
@@ -294,35 +299,6 @@ def _usage_hours(reading: Reading) -> Table:
          u.prompt_tokens, u.cached_tokens, u.generation_tokens, u.requests, u.quality)
         for u in rows
     ))  # fmt: skip
-
-
-def _cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
-    """The KV cache of each engine by hour, and the engines."""
-    names = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
-             "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms",
-             "levels_ms", "configuration__gpu_memory_utilization")  # fmt: skip
-    hours = CacheHour.objects.filter(
-        hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of
-    )
-    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
-    rows = list(newest.values_list("series_id", "hour", *names))
-    yield table("cache_hours", ("series", "hour", *names[:-1], "setting"), rows)
-    columns = ("series", "target", "engine", "name", "labels")
-    yield table("engines", columns, (
-        (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s))
-        for s in _with_source(row[0] for row in rows)
-    ))  # fmt: skip
-
-
-def _preemptions(period: Period, as_of: datetime) -> Table:
-    hours = TokenHour.objects.filter(
-        hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of,
-        series__role="preemptions",
-    )  # fmt: skip
-    newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
-    columns = ("series", "target", "engine", "hour", "count")
-    names = ("series_id", "series__target_id", "series__engine", "hour", "tokens")
-    return table("preemptions", columns, newest.values_list(*names))
 
 
 def _service_levels(period: Period, as_of: datetime) -> Iterator[Table]:
@@ -390,19 +366,6 @@ def _whole(one: ChargePart, effective: Decimal | None) -> Decimal | None:
     """A whole charge in the currency its part is in: the report's where it was converted."""
     rate = one.original.rate if one.original else None
     return effective if rate is None or effective is None else rate.convert(effective)
-
-
-def _with_source(keys: Iterable[int]) -> Iterable[Series]:
-    return Series.objects.filter(pk__in=set(keys)).order_by("pk").select_related("target__source")
-
-
-def _labels(series: Series) -> dict[str, str]:
-    return {**series.labels, "source": series.target.source.name, "__name__": series.metric}
-
-
-def _engine_name(series: Series) -> str:
-    name = series.labels.get("pod") or series.target.instance
-    return f"{name} engine {series.engine}" if series.engine else str(name)
 
 
 def _reaches(reading: Reading) -> Table:

@@ -31,6 +31,13 @@ def rungs_by_kind(
     period: Period, series: Iterable[Series], as_of: datetime | None = None
 ) -> Mapping[Kind, list[Rung]]:
     """By kind of engine: its stretches up to the period's end, for those that had several."""
+    return {kind: rungs(hours) for kind, hours in hours_by_kind(period, series, as_of).items()}
+
+
+def hours_by_kind(
+    period: Period, series: Iterable[Series], as_of: datetime | None = None
+) -> Mapping[Kind, list[SeenHour]]:
+    """The hours that the stretches are made of, in any order."""
     since = period.end - timedelta(weeks=WEEKS)
     wanted = {kind_of(one) for one in series}
     jobs = {job for job, _, _ in wanted}
@@ -40,11 +47,11 @@ def rungs_by_kind(
         if kind_of(one) in wanted:
             members.setdefault(kind_of(one), []).append(one)
     settings = _settings([one.pk for mine in members.values() for one in mine], since, period.end)
-    found = {}
-    for kind, mine in members.items():
-        if len(set().union(*(settings.get(one.pk, set()) for one in mine))) > 1:
-            found[kind] = rungs(_hours(mine, since, period.end, as_of))
-    return found
+    return {
+        kind: _hours(mine, since, period.end, as_of)
+        for kind, mine in members.items()
+        if len(set().union(*(settings.get(one.pk, set()) for one in mine))) > 1
+    }
 
 
 def _settings(

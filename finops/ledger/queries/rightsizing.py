@@ -203,9 +203,9 @@ def _window(
         peak_waiting=_highest(one.peak_waiting for one in hours),
         preemptions=preempted,
         utilization=_utilization(engine, last),
-        total_bytes=told.get("total_bytes") or _device_total(engine, known),
+        total_bytes=told.get("total_bytes") or device_total(engine, known),
         block_bytes=bytes_of_a_block(size, last.blocks),
-        sized_by_hand=_by_hand(last.configuration),
+        sized_by_hand=is_sized_by_hand(last.configuration),
     )
 
 
@@ -225,12 +225,13 @@ def _utilization(engine: EngineMemory, last: _Hour) -> Decimal | None:
     return None
 
 
-def _by_hand(configuration: Mapping[str, str]) -> bool:
+def is_sized_by_hand(configuration: Mapping[str, str]) -> bool:
+    """Whether a person fixed the number of blocks or bytes, so that the setting has no effect."""
     names = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
     return any(configuration.get(name, "None") not in NO_NUMBERS for name in names)
 
 
-def _device_total(engine: EngineMemory, known: Fleet) -> int | None:
+def device_total(engine: EngineMemory, known: Fleet) -> int | None:
     """The GPU's memory by its exporter; a little more than the engine itself sees."""
     totals = [row.total_bytes for name in engine.devices for row in known.devices[name].rows]
     return max((one for one in totals if one is not None), default=None)
