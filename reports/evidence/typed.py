@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 TYPED = """
-### Typed in a terminal
+#### Typed in a terminal
 
 In the folder of the unpacked pack, with `awk`, `bc` and the `date` of GNU. The first thirteen columns of `charges.csv` and
 the first nine of `series.csv` are plain, so that splitting at each comma is right for them.

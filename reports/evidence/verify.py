@@ -1130,7 +1130,7 @@ class Engines:
     def __init__(self, week):
         self.hours, self.preempted, of_series = {}, {}, defaultdict(list)
         self.told = {row["series"]: row for row in week.pack.table("engine_settings")}
-        self.devices = defaultdict(dict)
+        self.devices, self.seen = defaultdict(dict), set()
         for row in week.pack.table("device_hours"):
             self.devices[row["device"]][row["hour"]] = row
         named = {row["series"]: row for row in week.pack.table("engines")}
@@ -1140,6 +1140,7 @@ class Engines:
                 week.check(f"time at all levels, {engine['name']}, {written(row['hour'])}",
                            row["observed_ms"], sum(row["levels_ms"].values()))
             of_series[row["series"]].append(row | engine)
+            self.seen.add((self.told[row["series"]]["kind"], *same_hour(row)))
         for number, rows in of_series.items():  # an engine is where it stood last
             rows.sort(key=itemgetter("hour"))
             place = week.tokens.place(named[number], rows[-1]["hour"])
@@ -1157,6 +1158,10 @@ class Engines:
         """The hours of a workload's engines, or of one of them."""
         return [row for key, rows in sorted(self.hours.items()) for row in rows
                 if key[0] == slug and name in (None, key[1])]
+
+
+def same_hour(row):
+    return row["hour"], row["blocks"], row["setting"], tuple(sorted(row["levels_ms"].items()))
 
 
 def tokens_of(row, blocks):
@@ -1282,6 +1287,8 @@ def rightsizing(week):
     climbed, found = defaultdict(list), []
     for row in week.pack.table("ladder_hours"):
         climbed[row["kind"]].append(row)
+        if row["hour"] >= week.span[0] and (row["kind"], *same_hour(row)) not in week.engines.seen:
+            week.check(f"right-sizing: {row['kind']}, {written(row['hour'])}", "an engine's", "none")
     gpus = Counter()
     for slug, _, number in week.engines.hours:
         gpus[slug] += week.engines.told[str(number)]["gpus"]
@@ -1750,7 +1757,7 @@ def _budget(week):
             found["forecast_over_budget"] = found["forecast"] - amount
     return found
 
-# ==== part 12: tie-outs, places and teams (§3, §4) ================================================
+# ==== part 12: tie-outs, places and teams (§3.8, §4) ==============================================
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
