@@ -2143,21 +2143,38 @@ TABLES = ("focus", "aws-cur", "aws-cur-2", "azure-cost", "gcp-billing", "corewea
 
 
 def bytes_of(week, document, name):
-    """A document in a pack that holds documents: its digest, its size, and its rows counted: the
-    lines of an invoice as CSV, the samples of a store's answer. Other formats are not counted."""
+    """A document in a pack that holds documents: its digest, its size, and its rows counted."""
     content = week.pack.files.get(f"documents/{document['sha256']}")
     if content is None:
         return
     week.check(f"{name}: SHA-256 of its bytes", document["sha256"], sha256(content))
     week.check(f"{name}: size_bytes", document["size_bytes"], len(content))
-    content, count = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content, None
-    if document["format"] == "prometheus-json":
-        count = sum(len(one["values"]) for one in json.loads(content)["data"]["result"])
-    elif document["format"] in TABLES and content[:1] not in b"{[" and content[:4] != b"PAR1":
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
-        count = sum(map(bool, rows)) - 1
+    count = rows_in(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content, document)
     if count is not None:
         week.check(f"{name}: rows_read", document["rows_read"], count)
+
+
+def rows_in(content, document):
+    """The lines of an invoice as CSV, the samples of a store's answers; None for other formats, and
+    for answers of which samples were refused."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None  # Parquet, or another alphabet
+    if document["format"] == "prometheus-json" and not document["rows_rejected"]:
+        return sum(len(one.get("values", ())) for answer in answers(text)
+                   for one in answer["data"]["result"])
+    if document["format"] in TABLES and text[:1] not in ("{", "["):  # FOCUS also comes as JSON
+        return sum(map(bool, csv.reader(io.StringIO(text, newline="")))) - 1
+    return None
+
+
+def answers(text):
+    """Objects of JSON, one after the other."""
+    at, decoder = 0, json.JSONDecoder()
+    while at < len(text.rstrip()):
+        answer, at = decoder.raw_decode(text, re.compile(r"\s*").match(text, at).end())
+        yield answer
 
 
 def quoted(text):
