@@ -125,7 +125,7 @@ class Chunks:
         if not more:
             content, self._rest = self._rest, b""
             return content
-        content, self._rest = self._rest + more[:cut], more[cut:]
+        content, self._rest = b"".join((self._rest, memoryview(more)[:cut])), more[cut:]
         return content if cut else content + self._taken_rest()
 
     def _taken_rest(self) -> bytes:

@@ -88,9 +88,10 @@ _SOME_SPAN: Final = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NULLS: Final = ", ".join(bulk_sieve.quoted(word) for word in sorted(NULLS))
 _QUANTITY: Final = bulk_sieve.quoted("-?[0-9]{1,28}(\\.[0-9]{1,28})?")
-# Signs that neither COPY nor the parser takes for anything else, without a blank at either end.
-_EDGE: Final = "[!-\\[\\]-~]"
-_ORDINARY: Final = f"(?:{_EDGE}(?:(?:[ -\\[\\]-~]|[^\\x00-\\x7F])*{_EDGE})?)?"
+# Cells one after the other, each with this sign in front, which neither COPY nor the parser takes
+# for anything else: odd are other controls, a backslash, and what a cell may not begin or end with.
+_BEFORE_CELL: Final = "chr(1)"
+_ODD: Final = bulk_sieve.quoted(r"[\x00\x02-\x1F\x7F\\]|\x01[^!-~\x01]|[^!-~\x01]\x01|[^!-~\x01]$")
 
 
 class KeptLines:
@@ -200,7 +201,7 @@ class KeptLines:
             ", ".join(engine_name(name) for name in names) for names in (self._shape, SPAN)
         )
         maps = f"JOIN maps USING ({engine_name(TAGS)})" if self._has_tags else ""
-        told = f" || {TAB} || ".join(self._told())
+        told = f"concat_ws({TAB}, {', '.join(self._told())})"
         return (
             f"SELECT line, shape AS kind, starts, ends{money}, {told} AS told FROM kept "  # noqa: S608
             f"JOIN shapes USING ({shape}) JOIN moments USING ({span}) {maps} WHERE plain "
@@ -227,10 +228,8 @@ class KeptLines:
         return f"coalesce({', '.join(known)})" if known else "NULL"
 
     def _is_ordinary(self) -> str:
-        cells = [engine_name(name) for name in _CELLS if name in self.columns]
-        pattern = bulk_sieve.quoted(f"(?:\\t{_ORDINARY}){{{len(cells)}}}")
-        texts = "".join(f", {TAB}, {cell}" for cell in cells)
-        found = [f"regexp_full_match(concat(''{texts}), {pattern})"]
+        cells = (f", {_BEFORE_CELL}, {engine_name(n)}" for n in _CELLS if n in self.columns)
+        found = [f"NOT regexp_matches(concat(''{''.join(cells)}), {_ODD})"]
         for name in QUANTITIES.values():
             cell = engine_name(name)
             if name in self.columns:

@@ -163,22 +163,26 @@ class Layout:
         return " + ".join(flags) or "0"
 
 
-def grouped(layout: Layout, source: str, line: str, whole: str, told: Sequence[str] = ()) -> str:
+def grouped(
+    layout: Layout, source: str, line: str, whole: str, told: Sequence[str] | None = None
+) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
     `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
-    `alone`, below zero where an amount is uncertain. Such a row also tells the texts of the columns
-    `told`.
+    `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
+    where an amount is uncertain.
     """
     cells = layout.cells or layout.texts
     keys = [f"coalesce({cells[name]}, '') AS {engine_name(name)}" for name in (*layout.kind, *SPAN)]
-    signed = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END"
+    signed = (
+        f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
+    )
     keys += [f"{layout.alike()} AS alike", f"CASE WHEN {whole} THEN {signed} END AS alone"]
     found = ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         found.append(f"sum({amount.value}) AS {engine_name(name)}")
         found.append(f"max({amount.decimals}) AS d_{engine_name(name)}")
-    for name in told:
+    for name in told or ():
         text = f"CASE WHEN {whole} THEN {layout.texts[name]} END"
         found.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = ", ".join(str(place) for place in range(1, len(keys) + 1))

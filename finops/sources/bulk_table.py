@@ -149,7 +149,7 @@ class Table:
         for start in range(first, last + 1, LINES_AT_ONCE):
             end = min(start + LINES_AT_ONCE - 1, last)
             query = (
-                f"SELECT string_agg({told} || ending, '') FROM (SELECT * FROM {table} "  # noqa: S608
+                f"SELECT string_agg(concat({told}, ending), '') FROM (SELECT * FROM {table} "  # noqa: S608
                 f"WHERE rowid BETWEEN {start} AND {end}) {joined} "
                 f"JOIN endings USING (kind) WHERE {mine}"
             )
@@ -184,7 +184,7 @@ class SumsTable(Table):
 
     def _source(self) -> tuple[str, str, str, str]:
         amounts = [f"coalesce({with_decimals(name)}, {UNKNOWN})" for name in self._columns()]
-        told = f" || {TAB} || ".join(("first", "last", "n", "told", *amounts))
+        told = f"concat_ws({TAB}, {', '.join(('first', 'last', 'n', 'told', *amounts))})"
         return "sums", told, "JOIN spans USING (span)", self._mine
 
     def _columns(self) -> Iterator[str]:
