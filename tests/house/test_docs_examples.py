@@ -57,7 +57,8 @@ def test_every_kind_of_exception_is_explained() -> None:
     page = METHOD.read_text(encoding="utf-8")
     table = page.partition("| kind | meaning |")[2].partition("\n\n")[0]
     explained = set(re.findall(r"`([a-z-]+)`", table))
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "finops").rglob("*.py"))
+    files = (path for folder in ("finops", "reports") for path in (ROOT / folder).rglob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
     raised = set(re.findall(r'(?:Notice|MoneyException)\(\s*"([a-z-]+)"', code))
     assert raised - explained == set()
     made = {kind for kind in explained if f'"{kind.rpartition("-")[0]}-{{' in code}
