@@ -186,7 +186,7 @@ def test_a_file_without_billed_costs(tmp_path: Path) -> None:
     assert Charge.objects.get().billed_cost is None
 
 
-def test_a_table_of_sums_is_posted_as_its_records_are(
+def test_tables_are_posted_as_their_records_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts that COPY could take for something else, and the same document told record by record."""
@@ -201,8 +201,25 @@ def test_a_table_of_sums_is_posted_as_its_records_are(
         }
         for place, text in enumerate(odd * 3)
     ]
+    tags = (
+        '{"a": "b\\\\c", "d": "two\\nlines"}',
+        '{"é": "\\u2028"}',
+        '{"n": "\\u0000"}',
+        "no map",
+        "{a=b}",
+    )
+    rows += [
+        {
+            "ChargeDescription": f"{place % 3 + 1} H100 GPUs",
+            "Tags": tags[place % 5],
+            "ResourceId": text,
+            "ListCost": "" if place % 2 else "0.10",
+            "ChargePeriodEnd": f"2026-10-{place % 3 + 5:02d}T11:00:00Z",
+        }
+        for place, text in enumerate((*odd, *"abcdefghijk"))
+    ]
     path = tmp_path / "odd.parquet"
-    given = focus_file(tmp_path / "odd.csv", *rows, {"ChargeDescription": "8 H100 GPUs"})
+    given = focus_file(tmp_path / "odd.csv", *rows)
     whole = f"read_csv('{given}', all_varchar = true, parallel = false)"
     duckdb.execute(f"COPY (SELECT * FROM {whole}) TO '{path}' (FORMAT parquet)")
     (by_table,) = ingested(path)
@@ -215,6 +232,8 @@ def test_a_table_of_sums_is_posted_as_its_records_are(
     kept = [list(told(ledger)) for ledger in ("default", "sample")]
     assert kept[0] == kept[1]
     assert {row["service"] for row in kept[0]} >= {*odd}
+    assert {row["resource"] for row in kept[0]} >= {*odd, *"abcdefghijk"}
+    assert {"a": "b\\c", "d": "two\nlines"} in [row["tags"] for row in kept[0]]
     assert [
         (s.charges, s.charge_start, s.charge_end) for s in Snapshot.objects.using("default")
     ] == [(s.charges, s.charge_start, s.charge_end) for s in Snapshot.objects.using("sample")]
