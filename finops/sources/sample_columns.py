@@ -141,7 +141,7 @@ def _written_times(raw: bytes) -> bytes:
     times_ms = np.frombuffer(raw, np.int64)
     if len(times_ms) and not -MAX_INSTANT_MS < times_ms.min() <= times_ms.max() < MAX_INSTANT_MS:
         raise Refused("samples: an instant is outside what a clock can show")
-    steps = np.diff(times_ms)
+    steps = times_ms[1:] - times_ms[:-1]
     first = int(times_ms[0]) if len(times_ms) else 0
     step = int(steps[0]) if len(steps) else 0
     head = _COUNT.pack(len(times_ms)) + _FIRST.pack(first) + _FIRST.pack(step)

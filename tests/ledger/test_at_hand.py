@@ -26,15 +26,16 @@ Readings = dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[int, float]]
 
 
 def engine(pod: str, chance: Random, times: Sequence[int]) -> Readings:
-    """An engine and its GPU, read at these instants; now and then a gauge is missed, tokens stand
-    still, and the engine is set up anew."""
+    """An engine and its GPU, read at these instants; of some now and then a gauge is missed, tokens
+    stand still, and the engine is set up anew."""
+    kept = 1.0 if int(pod[-1:] if pod[-1:].isdigit() else 0) % 2 else 0.99
     target = {"job": "vllm", "instance": f"{pod}:8000", "pod": pod}
     gpu = {"job": "dcgm", "instance": f"{pod}:9400", "UUID": f"GPU-{pod}", "gpu": "0", "pod": pod}
     pools = [target | {"block_size": "16", "num_gpu_blocks": n} for n in ("1001", "2001")]
     found: Readings = {}
 
     def told(name: str, labels: dict[str, str], time_ms: int, value: float) -> None:
-        if chance.random() < 0.99:
+        if chance.random() < kept:
             found.setdefault((name, tuple(sorted(labels.items()))), []).append((time_ms, value))
 
     tokens, still, change = 0, 0, chance.choice([times[0], times[len(times) // 2], times[-1]])

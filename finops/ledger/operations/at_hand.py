@@ -87,12 +87,12 @@ class Held:
 
     def _count(self, times: Column) -> None:
         """Counts the steps between these readings, each in the day of the reading it ends at."""
-        steps, days = np.diff(times), times[1:] // DAY_MS
+        steps, days = times[1:] - times[:-1], times[1:] // DAY_MS
         if not len(steps):
             return
         for day in (days[:1] if days[0] == days[-1] else np.unique(days)).tolist():
             counts = self.steps.setdefault(day, {})
-            for length, count in _counted(steps[days == day]):
+            for length, count in _counted(steps if days[0] == days[-1] else steps[days == day]):
                 counts[length] = counts.get(length, 0) + count
             self.usual[day] = lower_median_of(counts)
         if (first := self.first_ms // DAY_MS) not in self.steps:

@@ -18,7 +18,7 @@ from finops.sources.engines import role_of
 
 from .engine_gauges import ROLES as POOL_ROLES
 from .engine_gauges import pools_by_gauges
-from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding
+from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding, is_same
 from .memory_rows import post_caches
 
 if TYPE_CHECKING:
@@ -73,14 +73,37 @@ def derive_caches_at_hand(
 
 
 def _late(engine: Engine, since: int, first_ms: int | None) -> Engine:
-    """An engine from the reading on that holds at an instant. Where nothing moved since, its first
-    reading of all tells how long."""
-    usage = engine.usage
-    times, values = from_holding((usage.times_ms, usage.values), since)  # type: ignore[arg-type]
-    moved = np.asarray(engine.moved_ms, dtype=np.int64)
+    """An engine from the reading on that holds at an instant, with the gauges that were read with
+    its use. Where nothing moved since, its first reading of all tells how long."""
+    whole = engine.usage.times_ms
+    times, values = from_holding((whole, engine.usage.values), since)  # type: ignore[arg-type]
+    cut = len(whole) - len(times)
+    return replace(
+        engine,
+        usage=Gauge(times, values),  # type: ignore[arg-type]
+        running=_cut_alike(engine.running, whole, cut),
+        waiting=_cut_alike(engine.waiting, whole, cut),
+        moved_ms=_moved_since(engine.moved_ms, times, first_ms),  # type: ignore[arg-type]
+    )
+
+
+def _cut_alike(gauge: Gauge, times: Sequence[int], cut: int) -> Gauge:
+    """A gauge without its first readings where it was read at just these instants."""
+    if cut and is_same(gauge.times_ms, times):
+        return Gauge(gauge.times_ms[cut:], gauge.values[cut:])
+    return gauge
+
+
+def _moved_since(moved_ms: Sequence[int], times: Column, first_ms: int | None) -> Column:
+    """When tokens moved: from the first reading on where they moved at it, else from the first
+    reading of all."""
+    moved = np.asarray(moved_ms, dtype=np.int64)
+    place = int(moved.searchsorted(times[0])) if len(times) else len(moved)
+    if place < len(moved) and moved[place] == times[0]:
+        return moved[place:]
     if first_ms is not None and not (len(moved) and moved[0] <= first_ms):
-        moved = np.concatenate(([first_ms], moved))
-    return replace(engine, usage=Gauge(times, values), moved_ms=moved)  # type: ignore[arg-type]
+        return np.concatenate(([first_ms], moved))
+    return moved
 
 
 def _usage_series(series: Sequence[Series]) -> list[Series]:

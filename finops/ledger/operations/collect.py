@@ -337,10 +337,10 @@ def _post(
     name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
     name += "" if share.is_whole else f" {share}"
     try:
-        content = gathered.content or encode(gathered.series)
+        kept = keep_bytes(gathered.content or encode(gathered.series), name, source.url)
     except ValueError as error:
         raise FetchFailed(f"{name}: {error}") from None
-    kept, gathered.content = keep_bytes(content, name, source.url), b""
+    gathered.content = b""  # it is kept; posting needs the memory
     with atomic():
         take_turn(source, share)
         if is_posted(source, window, share, kept.sha256):

@@ -16,7 +16,7 @@ from finops.core.holders import Holders, Holding, holders_by_hour
 from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
-from .gauges import LOOK_BACK_MS, Columns, Gauges, Span, from_holding
+from .gauges import LOOK_BACK_MS, Columns, Gauges, Span, from_holding, is_same
 from .memory_rows import post_devices
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _post(
     told = [_read(mine, target in exported, gauges) for (target, _), mine in devices.items()]
     usual: list[Usual] = []
     if at_hand is not None:
-        told = [[_late(one, since) for one in read] for read in told]
+        told = [_late(read, since) for read in told]
         usual = [
             next((at_hand.usual(one) for one in mine if one.role == "device_used_bytes"), {})
             for mine in devices.values()
@@ -89,12 +89,17 @@ def _post(
     post_devices(rows, since, at)
 
 
-def _late(one: DeviceSeries, since: int) -> DeviceSeries:
-    """The device's use from the reading on that holds at an instant; what stands beside it whole."""
-    if one.role != "used":
-        return one
-    times, values = from_holding((one.times_ms, one.values), since)  # type: ignore[arg-type]
-    return replace(one, times_ms=times, values=values)  # type: ignore[arg-type]
+def _late(read: Sequence[DeviceSeries], since: int) -> list[DeviceSeries]:
+    """The device's use from the reading on that holds at an instant, and what was read with it;
+    what stands beside it at other times whole."""
+    used = next((one.times_ms for one in read if one.role == "used"), ())
+    found = []
+    for one in read:
+        if one.role == "used" or is_same(one.times_ms, used):
+            times, values = from_holding((one.times_ms, one.values), since)  # type: ignore[arg-type]
+            one = replace(one, times_ms=times, values=values)  # type: ignore[arg-type]
+        found.append(one)
+    return found
 
 
 def _devices(series: Sequence[Series]) -> dict[tuple[int, str], list[Series]]:

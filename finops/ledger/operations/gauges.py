@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -121,6 +121,13 @@ def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
         series: {replica: joined(parts) for replica, parts in sorted(replicas.items())}
         for series, replicas in pieces.items()
     }
+
+
+def is_same(times: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether two columns of times are of the same instants."""
+    return times is others or (
+        len(times) == len(others) and bool((np.asarray(times) == np.asarray(others)).all())
+    )
 
 
 def from_holding(columns: Columns, from_ms: int) -> Columns:

@@ -184,6 +184,11 @@ def _line(values: Sequence[Any]) -> bytes:
     return "\t".join([_WRITTEN[type(value)](value) for value in values]).encode() + b"\n"
 
 
+@lru_cache(maxsize=1 << 13)
+def _as_text(value: str) -> str:
+    return text_field(value).decode()
+
+
 def _as_json(value: Any) -> str:
     return text_field(_json(value)).decode()
 
@@ -192,7 +197,7 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     type(None): lambda _: "\\N",
     bool: lambda value: "t" if value else "f",
     int: str,
-    str: lambda value: text_field(value).decode(),
+    str: _as_text,
     dict: _as_json,
     list: _as_json,
 }
