@@ -11,6 +11,16 @@ urlpatterns = [
         name="report-behind",
     ),
     path(
+        "reports/<week:week>/<int:revision>/rows/<slug:kind>/",
+        downloads.kept_rows,
+        name="report-rows",
+    ),
+    path(
+        "reports/<week:week>/<int:revision>/gauges/<int:series>/<str:hour>/",
+        downloads.gauge,
+        name="report-gauge",
+    ),
+    path(
         "reports/<week:week>/<int:revision>/hours/<int:series>/<str:hour>/",
         downloads.hour,
         name="report-hour",

@@ -193,7 +193,16 @@ def _series(
     ]
 
 
-def _places(files: Mapping[str, bytes], known: Mapping[str, Row]) -> dict[str, set[str]]:
+def placed(files: Mapping[str, bytes], table: str, hours: str) -> dict[str, set[str]]:
+    """The workloads that the rules give each series of a table to in the hours of another, by the
+    second computation's rules."""
+    known = {row["series"]: row for row in rows(files, table)}
+    return _places(files, known, hours)
+
+
+def _places(
+    files: Mapping[str, bytes], known: Mapping[str, Row], table: str = "token_hours"
+) -> dict[str, set[str]]:
     """The workloads that the rules give each series to, by the second computation's rules."""
     import json
 
@@ -201,7 +210,7 @@ def _places(files: Mapping[str, bytes], known: Mapping[str, Row]) -> dict[str, s
 
     rules = verify.Rules(verify.Pack(dict(files)).table("rules"), "series")
     found: dict[str, set[str]] = {}
-    for row in rows(files, "token_hours"):
+    for row in rows(files, table):
         if row["series"] in known:
             labels = known[row["series"]].setdefault("parsed", None)
             if labels is None:

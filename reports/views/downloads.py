@@ -6,9 +6,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from finops.core.period import parse_instant
 from finops.ledger.queries import explain
 from finops.trail.operations import record as trail
-from reports import lineage
+from reports import lineage, tables_behind
 from reports.client import client_address
 from reports.evidence.pack import pack
 from reports.evidence.sealed import Gone
@@ -106,3 +107,30 @@ def hour(request: HttpRequest, week: str, revision: int, series: int, hour: str)
     except (explain.Unknown, ValueError) as error:
         raise Http404(str(error)) from error
     return page(request, "reports/lineage_hour.html", {"stand": stand, "found": found})
+
+
+@require_GET
+@allowed("read")
+def kept_rows(request: HttpRequest, week: str, revision: int, kind: str) -> HttpResponse:
+    """The rows kept with a report behind memory, right-sizing, service levels, training, bridge."""
+    stand = _found(week, revision)
+    workload, engine = typed(request.GET, "workload"), typed(request.GET, "engine")
+    try:
+        found = tables_behind.behind(stand, kind, workload, engine)
+    except lineage.NoSuchFigure as error:
+        raise Http404(str(error)) from error
+    except Gone as error:
+        return page(request, "reports/lineage.html", {"stand": stand, "gone": str(error)})
+    return page(request, "reports/kept_rows.html", {"stand": stand, "found": found})
+
+
+@require_GET
+@allowed("read")
+def gauge(request: HttpRequest, week: str, revision: int, series: int, hour: str) -> HttpResponse:
+    """The readings of a gauge in an hour, with the documents they came in."""
+    stand = _found(week, revision)
+    try:
+        found = explain.explain_gauge(explain.series_named(str(series)), parse_instant(hour))
+    except (explain.Unknown, ValueError) as error:
+        raise Http404(str(error)) from error
+    return page(request, "reports/gauge_hour.html", {"stand": stand, "found": found})

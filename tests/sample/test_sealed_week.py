@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections import defaultdict
 from datetime import datetime
 from decimal import Decimal
@@ -9,6 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
 
 from finops.ledger.which import use_ledger
 from finops.sample import books, demo, fleet
@@ -17,6 +21,7 @@ from finops.sample.truth import part
 from reports.models import Report
 from reports.queries.standing import statement_of
 from reports.queries.verifying import verify_seals
+from reports.roles import ensure_groups
 from tests.ledger.doors import command
 from tests.sample.conftest import AT
 
@@ -184,3 +189,23 @@ def test_the_documents_add_up_to_the_control_totals(
     assert sum(one["charges"] for one in sums) == totals["by_currency"]["USD"]["charges"]
     (cloud,) = sums  # the legacy host's invoices end with the stack
     assert Decimal(cloud["billed"]) == sum(billed for billed, _ in made.truth.money(*span).values())
+
+
+def test_every_figure_of_the_sample_leads_to_kept_rows(
+    sample: demo.Sample, printed: dict[str, Any]
+) -> None:
+    """Memory and right-sizing of each engine, service levels, training and the bridge."""
+    ensure_groups()
+    user = User.objects.create_user("Vera", password="a long enough one")
+    user.groups.set(Group.objects.filter(name="auditor"))
+    client = Client()
+    client.force_login(user)
+    address = f"/reports/{printed['week']}/{printed['revision']}/"
+    text = client.get(address).content.decode()
+    links = sorted(set(re.findall(rf'href="({address}rows/[^"]*)"', text)))
+    kinds = {link.removeprefix(f"{address}rows/").partition("/")[0] for link in links}
+    assert kinds == {"memory", "rightsizing", "service-level", "training", "bridge"}
+    for link in links:
+        answer = client.get(html.unescape(link))
+        assert answer.status_code == 200, link
+        assert "<tbody><tr>" in answer.content.decode(), link

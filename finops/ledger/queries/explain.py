@@ -71,6 +71,21 @@ def explain(series: Series, hour: datetime) -> dict[str, Any]:
     }
 
 
+def explain_gauge(series: Series, hour: datetime) -> dict[str, Any]:
+    """The readings of a gauge in an hour, each with the document it stands in. Raises Unknown."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for block in ReadingBlock.objects.filter(series=series, hour=hour).order_by("pk"):
+        times, values = unpack(bytes(block.payload))
+        for time_ms, value in zip(times, values, strict=True):
+            reading = {"at": rfc3339(instant_of(time_ms)), "value": value,
+                       "replica": block.replica or None, "document": block.document_id}  # fmt: skip
+            found.setdefault((time_ms, block.replica), reading)
+    if not found:
+        raise Unknown(f"{series} has no readings in the hour from {rfc3339(hour)}")
+    readings = [found[key] for key in sorted(found)]
+    return {"series": str(series), "hour": hour, "readings": readings}
+
+
 def _before(series: Series, hour: datetime) -> Carry:
     row = (
         TokenHour.objects.filter(series=series, hour__lt=hour)

@@ -1,0 +1,90 @@
+"""From memory, right-sizing, service levels and training to kept rows, readings and documents."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from finops.ledger.operations import documents
+from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import Sealed
+from tests.ledger import gpu_fleet
+from tests.ledger.doors import command, ingested
+from tests.reports.conftest import *  # noqa: F403 - the same people
+from tests.reports.test_closing import WEEK
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+WHERE = {"week": WEEK, "revision": 1}
+
+
+def linked(client: Client) -> list[str]:
+    """The links of the report to rows that no charge is."""
+    text = client.get(reverse("report-revision", kwargs=WHERE)).content.decode()
+    return sorted(set(map(html.unescape, re.findall(r'href="(/reports/[^"]+/rows/[^"]*)"', text))))
+
+
+def test_an_engine_s_cache_leads_to_its_hours_and_on_to_readings_and_documents(
+    tmp_path: Path, client_of: Callable[..., Client]
+) -> None:
+    """27,471 blocks of 16 tokens, half of the 27,470 that requests can have in use (§8.4)."""
+    add = ("workload", "add", "chat", "--model", "meta-llama/Llama-3.1-8B-Instruct")
+    command(*add, "--stack", "vllm", "--purpose", "inference", "--by", "Ada")
+    command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
+    fleet = gpu_fleet.Fleet(hours=2)
+    fleet.engine("chat-0", 0.5)
+    fleet.gpu("GPU-a", 74_000, 7_000, exported_namespace="llm", exported_pod="chat-0")
+    ingested(gpu_fleet.config(tmp_path / "config.json"), fleet.write(tmp_path / "h.om"))
+    command("close", WEEK, "--by", "Ada")
+    client = client_of("auditor")
+    links = linked(client)
+    assert [one for one in links if "/rows/memory/" in one]
+    assert [one for one in links if "/rows/rightsizing/" in one]
+    for link in links:
+        text = client.get(link).content.decode()
+        cells = [
+            re.findall(r">([^<>]*)</td>", row)
+            for row in re.findall(r"<tr><th scope=\"row\"><a.*?</tr>", text, re.S)
+        ]
+        assert len(cells) == 2, link
+        for row in cells:
+            plain = [re.sub(r"[\s,\u2009\u202f\xa0]", "", cell) for cell in row]
+            assert plain[:4] == ["27471", "16", "439536", "13735"], link
+            assert plain[7] == "0.92"
+        hours = re.findall(r'href="(/reports/[^"]+/gauges/[^"]+)"', text)
+        assert len(hours) == 2
+        readings = client.get(hours[0]).content.decode()
+        assert readings.count('<td class="num">0.5</td>') == 60
+        (digest,) = set(re.findall(r"/imports/documents/([0-9a-f]{64})/", readings))
+        assert documents.stored(digest).exists()
+    rows = reverse("report-rows", kwargs=WHERE | {"kind": "memory"})
+    for wrong in ({}, {"workload": "chat"}, {"workload": "chat", "engine": "other"}):
+        assert client.get(rows, wrong).status_code == 404
+    assert client.get(rows.replace("memory", "nonsense")).status_code == 404
+    assert client.get(hours[0].replace("T00", "T09").replace("T01", "T09")).status_code == 404
+
+
+def test_levels_and_training_lead_to_their_rows(
+    sealed: Sealed, client_of: Callable[..., Client]
+) -> None:
+    client = client_of("auditor")
+    links = linked(client)
+    report = report_of(WEEK)
+    assert report
+    levels = {one["workload"] for one in statement_of(report)["service_levels"]}
+    assert levels
+    assert {f"/reports/{WEEK}/1/rows/service-level/?workload={slug}" for slug in levels} <= set(
+        links
+    )
+    for link in links:
+        answer = client.get(link)
+        assert answer.status_code == 200, link
+        assert "<tbody><tr>" in answer.content.decode(), link
+    training = client.get(f"/reports/{WEEK}/1/rows/training/").content.decode()
+    assert re.search(r"/imports/documents/[0-9a-f]{64}/.*?line \d+", training)
+    assert "0.70 USD" in training  # the support line that a rule gives to `tune`
