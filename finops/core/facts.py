@@ -16,6 +16,7 @@ from .baseline import Terms
 from .changes import Change, Impact
 from .exchange import Exchanged, Unconverted
 from .memory import KvFigures
+from .memory_closing import Closing
 from .memory_hours import MemoryHours
 from .money import EXACT
 from .nodes import NodeFacts
@@ -263,6 +264,7 @@ class Facts:
     rules: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[Notice, ...] = ()
     nodes: NodeFacts | None = None
+    memory: tuple[Closing, ...] = ()
     rightsizing: tuple[Mapping[str, Any], ...] = ()
     training: Burn | None = None
     changes: tuple[ChangeFacts, ...] = ()

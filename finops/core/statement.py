@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from . import register, tieout, wording
+from . import memory_closing, register, tieout, wording
 from .baseline import Comparison
 from .changes import Difference
 from .comparing import (
@@ -73,6 +73,7 @@ def statement(
     value["changes"] = [_change(one) for one in facts.changes]
     value["memory"] = [row for w in value["workloads"] for row in w["memory"] or ()]
     value["memory_hours"] = [w.memory_hours.as_json() for w in facts.workloads if w.memory_hours]
+    value["memory_tables"] = memory_closing.stated(facts.memory)
     value["rightsizing"] = [dict(row) for row in facts.rightsizing]
     value["tieout"] = {
         "invoice": tieout.invoice_rows(facts),

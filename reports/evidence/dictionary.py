@@ -297,6 +297,20 @@ peak_waiting|whole|most requests waiting for room
 stale_ms|whole|time left out because the gauge stood still, ms
 levels_ms|json|time spent at each half percent of use, ms
 setting|text|gpu_memory_utilization of the engine
+[memory_tables] {METRICS}
+workload|text|the group's workload; empty: all engines and GPUs
+total|whole|the devices, bytes; all are means of the week
+driver|whole|reserved by the driver, bytes
+free|whole|held by nothing, bytes
+other|whole|held by programs that are no engine known here, bytes
+weights|whole|the models' weights, by logs or gauges, bytes
+kv_active|whole|KV cache that live requests held, bytes
+kv_unreferenced|whole|KV cache reserved and not referenced, bytes
+graphs|whole|CUDA graphs, by logs, bytes
+non_torch|whole|driver context and communication, by logs, bytes
+used|whole|what nvidia-smi shows, bytes
+kv_reserved|whole|KV cache reserved, bytes
+activation_peak|whole|activation peak that the engines printed, bytes; not added
 [preemptions] {READINGS}
 series|whole|number of the series
 target|whole|number of the address

@@ -33,6 +33,7 @@ TABLES = {
     "engine_settings": "what start-up logs and labels tell of each engine: setting, card, cache",
     "device_hours": "the first GPU of each engine, as its exporter shows it",
     "ladder_hours": "the hours of the settings between which a step of the week lies",
+    "memory_tables": "the memory table of each workload and of the fleet (empty name): means of the week",
     "objectives": "service level objectives of workloads, dated",
     "changes": "changes of workloads that an engineer confirmed",
     "change_hours": "hours around each change: own cost, tokens, milliseconds at each level of use",

@@ -1230,6 +1230,26 @@ def _engine(rows, workload):
 
 
 @section
+def memory_tables(week):
+    """§8.5, §8.8: the memory table of each workload and of the fleet: its parts as the ledger kept
+    them, the remainder that closes it, and what the reserved and unreferenced share costs."""
+    found, names = [], ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced",
+                        "graphs", "non_torch")
+    for row in week.pack.table("memory_tables"):
+        slug = row.pop("workload") or None
+        row = {name: None if value in ("", None) else int(value) for name, value in row.items()}
+        known = [row[name] for name in names if row[name] is not None]
+        total, rest, cost = row["total"], row["kv_unreferenced"], None
+        if slug and total and rest is not None:
+            money = sum(week.whole.effective(slug, week.currency))
+            cost = Decimal(round(quotient(money * rest, total) * 10**4)).scaleb(-4) if money else None
+        found.append({"workload": slug, "headroom_cost": cost,
+                      "unattributed_bytes": None if total is None else total - sum(known),
+                      **{f"{name}_bytes": value for name, value in row.items()}})
+    return {"memory_tables": found}
+
+
+@section
 def memory_hours(week):
     """§8: each hour of the chart: reserved and active of a workload's engines together, in whole
     MiB where a token's bytes are known, and what the first GPU of each engine showed as used."""

@@ -31,6 +31,7 @@ pytestmark = [
 ]
 
 GPUS = {"chat-70b": 8, "code-32b": 4, "assist-8b": 1, "extract-7b": 1, fleet.TRAINING: 8}
+WITHOUT_BUCKETS = (fleet.LEGACY,)
 VLLM = ("chat-70b", "code-32b", "assist-8b", "extract-7b")
 SPLITTING = Fraction(1, 10**6)  # what largest remainders on the last digits may differ by
 
@@ -205,7 +206,10 @@ def test_every_figure_of_the_sample_leads_to_kept_rows(
     links = sorted(set(re.findall(rf'href="({address}rows/[^"]*)"', text)))
     kinds = {link.removeprefix(f"{address}rows/").partition("/")[0] for link in links}
     assert kinds == {"memory", "rightsizing", "service-level", "training", "bridge"}
+    empty = []
     for link in links:
         answer = client.get(html.unescape(link))
         assert answer.status_code == 200, link
-        assert "<tbody><tr>" in answer.content.decode(), link
+        if "<tbody><tr>" not in answer.content.decode():
+            empty.append(link)
+    assert empty == [f"{address}rows/service-level/?workload={slug}" for slug in WITHOUT_BUCKETS]

@@ -40,6 +40,7 @@ from .engine_memory import engine_memory
 from .evidence import stated_memory
 from .exchange_rates import chosen_currency
 from .invoices import invoice_tie_out, provisional_months
+from .memory_closing import closings
 from .memory_fleet import fleet
 from .memory_hours import hours_by_workload
 from .node_facts import node_facts, node_notices
@@ -105,6 +106,7 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
             *node_notices(reading),
         ),
         nodes=node_facts(reading),
+        memory=closings(reading, engines),
         rightsizing=tuple(
             stated(
                 advised(engines, reading, as_of=as_of), rfc3339(period.start), rfc3339(period.end)

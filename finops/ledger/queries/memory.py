@@ -11,8 +11,9 @@ from finops.core.auditor import over_profile
 from finops.core.engine_start import gib
 from finops.core.holders import other_byte_ms
 from finops.core.memory import sentence
+from finops.core.memory_closing import headroom_cost
 from finops.core.memory_table import Means, Table, added, table_of
-from finops.core.money import divide, plain, round_half_even
+from finops.core.money import plain
 from finops.core.period import Period, instant_of, rfc3339
 from finops.ledger.models import DeviceHour
 
@@ -169,10 +170,9 @@ def _with_costs(rows: list[dict[str, Any]], period: Period) -> list[dict[str, An
     for row in rows:
         cost = reading.whole.cost(row["key"], reading.currency)
         rest, total = row["kv_unreferenced_bytes"], row["total_bytes"]
-        known = bool(cost) and rest is not None and bool(total)
-        amount = round_half_even(divide(cost * rest, Decimal(total)), 4) if known else None
+        amount = headroom_cost(cost, rest, total)
         row["headroom_cost"] = None if amount is None else plain(amount)
-        row["currency"] = reading.currency if known else None
+        row["currency"] = None if amount is None else reading.currency
     return rows
 
 

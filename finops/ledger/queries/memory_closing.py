@@ -1,0 +1,35 @@
+"""The closing memory tables of a week: of each workload and of the fleet (method §8.5)."""
+
+from __future__ import annotations
+
+from finops.core.memory_closing import COLUMNS, FLEET, Closing
+
+from .export_table import Table, table
+from .memory import group_table
+from .memory_fleet import EngineMemory, Fleet, fleet
+from .reading import Reading
+
+
+def closings(reading: Reading, known: Fleet) -> tuple[Closing, ...]:
+    """Each workload's engines with the GPUs they are on, and the fleet with all GPUs; none where
+    nothing tells of memory."""
+    groups: dict[str, list[EngineMemory]] = {}
+    for engine in known.engines:
+        if engine.slug is not None:
+            groups.setdefault(engine.slug, []).append(engine)
+    found = []
+    for slug, engines in sorted(groups.items()):
+        names = sorted({name for engine in engines for name in engine.devices})
+        held = group_table(engines, [known.devices[name] for name in names])
+        cost = reading.whole.cost(slug, reading.currency)
+        found.append(Closing(slug, held, cost or None))
+    if known.engines or known.devices:
+        devices = [device for _, device in sorted(known.devices.items())]
+        found.append(Closing(FLEET, group_table(known.engines, devices)))
+    return tuple(found)
+
+
+def memory_tables(reading: Reading) -> Table:
+    """The rows as they stand in a pack: what closes them and their cost is computed again."""
+    rows = closings(reading, fleet(reading.period, reading.as_of))
+    return table("memory_tables", ("workload", *COLUMNS), (one.row() for one in rows))
