@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
+from finops.core.canonical import canonical_bytes
 from finops.ledger.operations import documents
+from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
 from tests.evidence.conftest import Sealed
-from tests.ledger import gpu_fleet
+from tests.ledger import gpu_fleet, small_company
 from tests.ledger.doors import command, ingested
 from tests.reports.conftest import *  # noqa: F403 - the same people
 from tests.reports.test_closing import WEEK
@@ -88,3 +92,51 @@ def test_levels_and_training_lead_to_their_rows(
     training = client.get(f"/reports/{WEEK}/1/rows/training/").content.decode()
     assert re.search(r"/imports/documents/[0-9a-f]{64}/.*?line \d+", training)
     assert "0.70 USD" in training  # the support line that a rule gives to `tune`
+
+
+def test_the_memory_table_of_the_report_closes_by_hand(
+    tmp_path: Path, client_of: Callable[..., Client]
+) -> None:
+    """74,000 MiB used, 7,000 free and 479 of the driver are a card of 81,479; the cache is 439,536
+    tokens of 131,072 bytes, half of 27,470 of its blocks in use; without a log the rest of what is
+    used is the remainder."""
+    add = ("workload", "add", "chat", "--model", "meta-llama/Llama-3.1-8B-Instruct")
+    command(*add, "--stack", "vllm", "--purpose", "inference", "--by", "Ada")
+    command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
+    fleet = gpu_fleet.Fleet(hours=2)
+    fleet.engine("chat-0", 0.5)
+    fleet.gpu("GPU-a", 74_000, 7_000, exported_namespace="llm", exported_pod="chat-0")
+    ingested(gpu_fleet.config(tmp_path / "config.json"), fleet.write(tmp_path / "h.om"))
+    invoice = tmp_path / "invoice.csv"
+    rows = small_company.charges()
+    end = {"ChargePeriodStart": "2026-11-16T07:00:00Z", "ChargePeriodEnd": "2026-11-23T00:00:00Z"}
+    rows.append(rows[-1] | end | {"ChargeCategory": "Usage", "ResourceId": "i-b"})
+    invoice.write_text(small_company.csv_text(rows))
+    ingested(invoice)
+    command("rule", "add", "chat", "--charge", "ResourceId=i-b", "--by", "Ada")
+    command("close", WEEK, "--by", "Ada")
+    report = report_of(WEEK)
+    assert report
+    statement = statement_of(report)
+    (chat, every) = statement["memory_tables"]
+    mib, reserved, active = 2**20, 439_536 * 131_072, 13_735 * 16 * 131_072
+    assert chat["total_bytes"] == 81_479 * mib and chat["used_bytes"] == 74_000 * mib
+    assert (chat["free_bytes"], chat["driver_bytes"]) == (7_000 * mib, 479 * mib)
+    assert (chat["kv_active_bytes"], chat["kv_unreferenced_bytes"]) == (active, reserved - active)
+    assert chat["weights_bytes"] is None
+    assert chat["unattributed_bytes"] == 74_000 * mib - reserved
+    cost = Decimal(statement["workloads"][0]["figures"]["period_effective_cost"])
+    headroom = cost * (reserved - active) / (81_479 * mib)
+    assert Decimal(chat["headroom_cost"]) == round(headroom, 4) > 0
+    assert every["workload"] is None and every["headroom_cost"] is None
+    assert every["total_bytes"] == chat["total_bytes"]
+    page = client_of("auditor").get(reverse("report-revision", kwargs=WHERE)).content.decode()
+    assert "each row adds up to its device total" in page
+    found = gather(report, statement)
+    assert found and not found.unequal
+    tampered = json.loads(canonical_bytes(statement))
+    tampered["memory_tables"][0]["headroom_cost"] = "0.0001"
+    tampered["memory_tables"][0]["unattributed_bytes"] += 1
+    tampered["memory_tables"][0]["weights_bytes"] = 1
+    unequal = gather(report, tampered)
+    assert unequal and len(unequal.unequal) == 3
