@@ -17,6 +17,7 @@ from django.conf import settings
 from finops.processes import Child
 
 PORTS_TO_TRY = 50
+SAMPLE_MADE = "sample-made"  # in the data folder: the service does not make the sample again
 PDF_SECONDS = 900
 PDF_MEMORY_KIB = 1_500_000  # a report of 200 pages takes about half of that
 

@@ -83,7 +83,7 @@ def _counts(tokens: Tokens) -> list[tuple[str, int, str]]:
     weak = tokens.unmarked_restarts
     return [
         ("gaps", tokens.gaps, f"{counted_text(tokens.gaps, 'gap')} in the readings, {seconds:,} s unobserved, "
-         f"coverage {tokens.coverage}. A gap without a restart loses nothing."),
+         f"coverage {tokens.coverage} of the whole week (figures beside prices count only the hours with cost). A gap without a restart loses nothing."),
         ("restarts", tokens.restarts, f"{counted_text(tokens.restarts, 'restart')}; what was counted between the "
          "last reading and the restart is inside the printed bounds."),
         ("hidden-resets", tokens.hidden_resets, f"{counted_text(tokens.hidden_resets, 'reset')} that no fall of the "

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.core.management.base import CommandError
 
+from finops.core.memory_table import PARTS
 from finops.core.period import Period
 from finops.ledger.models import Workload
 from finops.ledger.queries.evidence import Evidence, stated_memory
@@ -84,3 +86,26 @@ def test_a_link_to_another_workload_takes_the_evidence_away(tmp_path: Path) -> N
     add("other")
     ingested(gpu_fleet.config(tmp_path / "config.json"), "--workload", "other")
     assert told("chat") == (None, "") and told("other") == (131_072, "model")
+
+
+def test_memory_is_told_hour_by_hour_and_each_hour_closes(tmp_path: Path) -> None:
+    add("chat")
+    command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
+    fleet = Fleet(hours=2)
+    fleet.engine("chat-0", lambda n: 0.25 if n < 60 else 0.75)
+    fleet.gpu("GPU-a", 74_000, 7_000, exported_namespace="llm", exported_pod="chat-0")
+    ingested(gpu_fleet.config(tmp_path / "config.json"), fleet.write(tmp_path / "h.om"))
+    asked = ("memory", "--from", "2026-11-16T00:00:00Z", "--to", "2026-11-17T00:00:00Z")
+    told = command(*asked, "--hours")["hours"]
+    assert [one["hour"] for one in told] == ["2026-11-16T00:00:00Z", "2026-11-16T01:00:00Z"]
+    assert told == command(*asked, "--by", "workload", "--hours")["rows"][0]["hours"]
+    block = 16 * 131_072
+    active = [one["kv_active_bytes"] for one in told]
+    assert [round(value / block) for value in active] == [round(27_470 * u) for u in (0.25, 0.75)]
+    parts = [f"{name}_bytes" for name in (*PARTS, "unattributed")]
+    for one in told:
+        assert one["total_bytes"] == 81_479 * 2**20 == sum(one[name] or 0 for name in parts)
+    assert "hours" not in command(*asked)
+    with pytest.raises(CommandError) as refused:
+        command(*asked, "--by", "gpu", "--hours")
+    assert refused.value.returncode == 2

@@ -11,9 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from finops import service
 from finops.ledger.which import use_ledger
 from finops.sample import books, demo, fleet
 from finops.sample.generator import Made
@@ -172,6 +174,7 @@ def test_a_second_demo_changes_nothing(sample: demo.Sample) -> None:
     assert (again.is_new, again.digest, again.weeks) == (False, sample.digest, sample.weeks)
     answer = command("demo")
     assert (answer["ok"], answer["new"], answer["digest"]) == (True, False, sample.digest)
+    assert (settings.DATA / service.SAMPLE_MADE).exists()  # `./run` after it does not make it again
 
 
 def test_the_documents_add_up_to_the_control_totals(

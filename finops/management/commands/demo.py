@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from finops import service
 from finops.core.period import parse_instant
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
@@ -29,6 +31,11 @@ class Command(Base):
         except (ValueError, demo.NotMade) as error:
             raise CannotRun(f"The sample organisation cannot be made: {error}") from error
         self.progress("")
+        marker = (
+            settings.DATA / service.SAMPLE_MADE
+        )  # so that starting the service does not make it again
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
         return demo.as_json(sample), True
 
     def render(self, result: dict[str, Any]) -> str:

@@ -73,7 +73,7 @@ class Command(Sentences):
         return work()
 
     def _make_sample(self) -> None:
-        made = settings.DATA / "sample-made"
+        made = settings.DATA / service.SAMPLE_MADE
         if made.exists():
             return
         self._say("Making the sample organisation, once (without it: ./run --no-sample) …")

@@ -1,4 +1,4 @@
-"""`memory --from T --to T [--by KEY]`: what GPU memory was reserved for, and what was in use."""
+"""`memory --from T --to T [--by KEY] [--hours]`: what GPU memory was reserved for, and what was in use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from django.core.management.base import CommandParser
 from finops.core.engine_start import gib
 from finops.core.memory_table import LABELS
 from finops.ledger.arguments import add_period, period_of
+from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
-from finops.ledger.queries.memory import BY, memory_rows
+from finops.ledger.queries.memory import BY, memory_hours, memory_rows
 
 
 class Command(Base):
@@ -21,11 +22,23 @@ class Command(Base):
     def arguments(self, parser: CommandParser) -> None:
         add_period(parser)
         parser.add_argument("--by", choices=BY)
+        parser.add_argument(
+            "--hours", action="store_true", help="hour by hour too: of the fleet, or by workload"
+        )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         period = period_of(options)
-        rows = memory_rows(period, options["by"])
-        return {"from": period.start, "to": period.end, "rows": rows}, True
+        by = options["by"]
+        if options["hours"] and by not in (None, "workload"):
+            raise CannotRun("--hours goes with --by workload, or without --by")
+        result: dict[str, Any] = {"from": period.start, "to": period.end}
+        result["rows"] = memory_rows(period, by)
+        if options["hours"] and by is None:
+            result["hours"] = memory_hours(period)
+        elif options["hours"]:
+            for row in result["rows"]:
+                row["hours"] = memory_hours(period, row["key"])
+        return result, True
 
     def render(self, result: dict[str, Any]) -> str:
         return "\n\n".join(map(_table, result["rows"])) or "No readings of memory in this period."
