@@ -185,6 +185,14 @@ def _kind(row: Row) -> _Kind:
     return _Kind("Adjustment", None, commitment, None)
 
 
+def _description(row: Row) -> str | None:
+    """The product, else the meter; a rounding line says that it is one."""
+    told = row.text("product") or row.text("meter")
+    if (row.text("charge type") or "").lower().replace(" ", "") != "roundingadjustment":
+        return told
+    return f"Rounding adjustment: {told}" if told else "Rounding adjustment"
+
+
 def _amounts(row: Row, view: str, kind: _Kind) -> tuple[Decimal | None, Decimal | None]:
     """Billed and effective, each None where this view does not tell it."""
     cost = row.money("cost", required=True)
@@ -220,7 +228,7 @@ def _charge(view: str, row: Row) -> ChargeRecord:
         effective_cost=effective,
         list_cost=row.quantity("list cost"),
         charge_class=kind.charge_class,
-        description=row.text("product") or row.text("meter"),
+        description=_description(row),
         frequency=_FREQUENCIES.get(_word(row, "frequency"), row.text("frequency")),
         sub_account=row.text("subscription"),
         sub_account_name=row.text("subscription name"),

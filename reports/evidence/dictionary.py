@@ -361,6 +361,7 @@ currency|text|currency
 document|text|SHA-256 of the export
 billed|exact|sum of billed amounts, in `currency`
 lines|whole|lines summed
+tax_lines|whole|lines of tax among them
 [invoice_amounts] a person's reading of the printed invoice, or its file
 issuer|text|issuer
 invoice|text|invoice id

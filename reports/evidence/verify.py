@@ -1799,10 +1799,11 @@ def tieouts(week):
 
 def invoices(pack):
     """§4, §3.8: each invoice's lines against the amount its issuer printed."""
-    lines, accounts = {}, defaultdict(set)
+    lines, accounts, taxes = {}, defaultdict(set), defaultdict(int)
     for row in pack.table("invoice_lines"):
         key = row["month"], row["issuer"], row["invoice"], row["currency"]
         add(lines, key, [row["billed"] or 0, 0], row["lines"])
+        taxes[key] += int(row.get("tax_lines") or 0)
         accounts[key].add(row["account"])
     issued = {(row["billing_period"], row["issuer"], row["invoice"], row["currency"]): row["amount"]
               for row in pack.table("invoice_amounts")}
@@ -1814,8 +1815,10 @@ def invoices(pack):
     for key in sorted(lines | issued):
         month, issuer, invoice, currency = key
         billed, _, count = lines.get(key, [Decimal(0), 0, 0])
+        rounded = count - taxes[key]  # the tolerance is not for lines of tax
         unit, amount = Decimal(1).scaleb(-SUBUNITS.get(currency.upper(), 2)), issued.get(key)
-        root = SIXTY.multiply(SIXTY.sqrt(Decimal(count)), unit / 2)
+        unit = Decimal(0) if count and not rounded else unit
+        root = SIXTY.multiply(SIXTY.sqrt(Decimal(rounded)), unit / 2)
         difference = None if amount is None else amount - billed
         closed = said.get((issuer, month)) == "Closed"
         final = bool(invoice) or amount is not None or closed or all(
@@ -1824,7 +1827,7 @@ def invoices(pack):
                       "currency": currency, "lines": count, "billed": billed, "issued": amount,
                       "difference": difference, "tolerance": max(100 * unit, root),
                       "within": None if difference is None else abs(difference) <= 100 * unit
-                      or (2 * difference / unit) ** 2 <= count, "provisional": not final})
+                      or (unit and (2 * difference / unit) ** 2 <= rounded) or False, "provisional": not final})
     return found
 
 

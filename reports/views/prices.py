@@ -18,6 +18,16 @@ from reports.roles import allowed
 from .page import page
 
 MOST_SHOWN = 100
+_NAMES = {
+    "match": "for",
+    "gpu_model": "GPU model",
+    "sku": "SKU",
+    "gpus": "GPUs",
+    "power_kw": "power, kW",
+    "pue": "PUE",
+    "tariff_per_kwh": "tariff per kWh",
+    "life_months": "life, months",
+}
 
 
 @require_GET
@@ -55,6 +65,13 @@ def _card(row: RateCard) -> dict[str, Any]:
 
 def _named(item: dict[str, Any]) -> list[tuple[str, str]]:
     """What a line of a card says, as it was given."""
-    return [
-        (str(key).replace("_", " "), str(value)) for key, value in item.items() if value is not None
-    ]
+    told = ((key, _words(key, value)) for key, value in item.items())
+    return [(_NAMES.get(key, str(key).replace("_", " ")), text) for key, text in told if text]
+
+
+def _words(key: str, value: Any) -> str:
+    """A value in words: what a rate is for as `GPU model H100, provider CoreWeave`."""
+    if not isinstance(value, dict):
+        return "" if value is None else str(value)
+    told = [f"{_NAMES.get(k, str(k).replace('_', ' '))} {v}" for k, v in value.items() if v]
+    return ", ".join(told) or ("any usage" if key == "match" else "")

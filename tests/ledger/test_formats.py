@@ -340,6 +340,46 @@ def test_a_mapped_csv(tmp_path: Path) -> None:
     assert mapped(tmp_path, MAPPING | {"decimal": "."})["mappings"][0]["version"] == 2
 
 
+@pytest.mark.parametrize("name", ["nonsense", "csv:nobody", "focus "])
+def test_an_unknown_format_is_refused_before_anything_is_read(tmp_path: Path, name: str) -> None:
+    path = focus_file(tmp_path / "a.csv", {})
+    ingested(path)
+    for given in (path, tmp_path / "absent.csv"):
+        with pytest.raises(CommandError, match="--as: ") as refused:
+            command("ingest", given, "--as", name)
+        assert refused.value.returncode == 2
+
+
+def test_bytes_that_were_read_otherwise_are_not_called_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "rechnung.csv"
+    path.write_text("Datum;Betrag;Leistung;Konto\n03.10.2026;1.234,56;H100;0042\n")
+    mapped(tmp_path, MAPPING)
+
+    def read(*given: object) -> tuple[str, str]:
+        (document,) = command("ingest", path, *given)["documents"]
+        reasons = [one["reason"] for one in document["rejections"]]
+        return document["status"], " ".join(reasons)
+
+    assert read("--as", "csv:colo")[0] == "posted"
+    assert read("--as", "csv:colo")[0] == read()[0] == "unchanged"
+    mapped(tmp_path, MAPPING | {"decimal": "."})
+    status, reason = read("--as", "csv:colo")
+    assert (status, "were read as csv:colo version 1 on" in reason) == ("rejected", True)
+    assert read("--as", "focus")[0] == "rejected"
+    assert read()[0] == "unchanged"
+    # As it says: an empty line makes it a newer delivery, which replaces the first.
+    path.write_text(path.read_text().replace("1.234,56", "1234.56") + "\n")
+    assert read("--as", "csv:colo")[0] == "posted"
+    assert totals("2026-10")["EUR"]["billed"] == "1234.56"
+
+
+@pytest.mark.parametrize("view", ["azure-cost", "azure-cost-actual"])
+def test_a_view_that_was_named_before_is_unchanged(tmp_path: Path, view: str) -> None:
+    path = azure(tmp_path, "a.csv", PURCHASE)
+    assert command("ingest", path, "--as", view)["documents"][0]["status"] == "posted"
+    assert command("ingest", path, "--as", view)["documents"][0]["status"] == "unchanged"
+
+
 def test_what_a_mapping_cannot_read_is_named_by_line_and_column(tmp_path: Path) -> None:
     mapped(tmp_path, MAPPING)
     path = tmp_path / "rechnung.csv"

@@ -48,6 +48,68 @@ def test_the_edge_of_the_tolerance_is_exact() -> None:
     )
 
 
+def test_tax_lines_do_not_widen_the_tolerance() -> None:
+    # 1,000,000 rows, of which 640,000 are tax: sqrt(360,000) x 0.5 x 0.01 = 3.00.
+    assert tolerance(1_000_000, "USD", 640_000) == Decimal("3.00")
+    assert is_within(Decimal("3.00"), 1_000_000, "USD", 640_000)
+    assert not is_within(Decimal("3.01"), 1_000_000, "USD", 640_000)
+    assert tolerance(2, "USD", 2) == 0
+    assert is_within(Decimal(0), 2, "USD", 2) and not is_within(Decimal("0.01"), 2, "USD", 2)
+    assert tolerance(0, "USD") == 1  # an invoice without a line in any file
+
+
+@ledger
+@pytest.mark.parametrize(("second", "within"), [("Usage", True), ("Tax", False)])
+def test_an_invoice_of_tax_alone_must_agree_exactly(
+    tmp_path: Path, second: str, within: bool
+) -> None:
+    rows = [{"ChargeCategory": "Tax"}, {"ChargeCategory": second, "ResourceId": "i-2"}]
+    ingested(focus_file(tmp_path / "a.csv", *rows))
+    command("invoice-amount", "Cloud Ltd", "INV-1", "2026-10", "2.40", "USD", "--by", "Ada")
+    row = only(invoice_tie_out("2026-10"))
+    assert (row.billed, row.difference, row.within) == (2, Decimal("0.40"), within)
+    assert row.tolerance == (1 if within else 0)
+
+
+@ledger
+def test_the_command_tells_the_kinds_of_an_invoices_lines(tmp_path: Path) -> None:
+    rows = [
+        {"BilledCost": "10.00"},
+        {"BilledCost": "1.90", "ChargeCategory": "Tax"},
+        {"BilledCost": "-3.00", "ChargeCategory": "Credit"},
+        {"BilledCost": "-0.50", "ChargeClass": "Correction"},
+        {
+            "BilledCost": "-0.0056",
+            "ChargeCategory": "Adjustment",
+            "ChargeDescription": "Rounding Adjustment",
+        },
+        {"BilledCost": "0.25", "ChargeCategory": "Adjustment"},
+    ]
+    ingested(focus_file(tmp_path / "a.csv", *rows))
+    answer = command("invoice-amount", "Cloud Ltd", "INV-1", "2026-10", "8.64", "USD")
+    (told,) = command("tieout", "--period", "2026-10")["invoice_details"]
+    assert (
+        told
+        | {
+            "usage": "10.00",
+            "purchases": "0",
+            "taxes": "1.90",
+            "credits": "-3.00",
+            "corrections": "-0.50",
+            "rounding": "-0.0056",
+            "adjustments": "0.25",
+            "billed": "8.6444",
+            "issued": "8.64",
+            "difference": "-0.0044",
+            "tolerance": "1.00",
+            "lines": 6,
+            "within": True,
+        }
+        == told
+    )
+    assert answer["ok"] is True
+
+
 def only(rows: list[InvoiceRow]) -> InvoiceRow:
     (row,) = rows
     return row

@@ -19,6 +19,7 @@ from finops.ledger.operations import (
     inputs,
     manifests,
     one_by_one,
+    parsing,
     sets,
     terms,
 )
@@ -146,7 +147,8 @@ def _post(
         verdict = said.get(sha256, Verdict())
         if (document := known(sha256)) is not None:
             held.append(sets.Held(one, verdict, document))
-            outcomes[sha256] = None
+            reason = parsing.otherwise(document, format) if format else None
+            outcomes[sha256] = Refused(reason) if reason else None
             continue
         looked = look(one, format or verdict.format, verdict)
         if isinstance(looked, Candidate):

@@ -41,6 +41,44 @@ def parse(kept: Kept, format: str, version: int | None = None) -> Parsed:
     return csv_mapping.parse(kept.path, kept.name, format, columns)
 
 
+def unknown_name(format: str) -> str | None:
+    """Why nothing can be read as this format; None when its name, or its mapping's, is known."""
+    if format.startswith((fastchat.PREFIX, sql_dump.PREFIX)):
+        return None
+    if format.startswith(csv_mapping.PREFIX):
+        name = format.removeprefix(csv_mapping.PREFIX)
+        if CsvMapping.objects.filter(name=name).exists():
+            return None
+        return f"there is no mapping {name!r}; save one with `mapping {name}`"
+    if format in registry.formats():
+        return None
+    return f"{format} is no known format; known are {', '.join(registry.formats())} and csv:NAME"
+
+
+def otherwise(document: Document, format: str) -> str | None:
+    """Why a document that the ledger holds cannot be read as `format`; None when it was read so."""
+    if _is_same(document, format):
+        return None
+    version = f" version {document.version}" if document.version else ""
+    return (
+        f"{document.name}: these bytes were read as {document.format}{version} on "
+        f"{document.received_at:%Y-%m-%d}, and a document is read once. To have it read as "
+        f"{format}, hand it over as a newer export: a file of other bytes, be it by an empty line at "
+        "its end, is a newer delivery and replaces this one"
+    )
+
+
+def _is_same(document: Document, format: str) -> bool:
+    if not format.startswith(csv_mapping.PREFIX) or document.format != format:
+        view = _VIEWS.get(document.version) if document.format == FORMAT else None
+        net = document.format + aws_cur.NET if document.version.endswith(aws_cur.NET) else None
+        beside = (fastchat.PREFIX, sql_dump.PREFIX)  # the file beside is named by its digest
+        of_beside = document.format.startswith(beside) and format.startswith(beside)
+        return format in (document.format, view, net) or of_beside
+    newest = CsvMapping.objects.filter(name=format.removeprefix(csv_mapping.PREFIX))
+    return document.version == str(newest.order_by("-version").values_list("version", flat=True)[0])
+
+
 def exact(format: str, name: str) -> str:
     """The format as it is kept: a tokenizer's or mapping's file is kept too, and named by its
     digest, so that the same can be read again. Refused when the file cannot be read."""

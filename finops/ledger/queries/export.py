@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from finops.core.allocation import KEPT_SUM, WORKLOAD, Place
 from finops.core.baseline import Terms
@@ -165,9 +165,14 @@ def _invoice_lines(period: Period, as_of: datetime) -> Table:
         )
         .order_by(*names)
         .values_list(*names)
-        .annotate(billed=Sum("billed_cost"), lines=Sum("line_count"))
+        .annotate(
+            billed=Sum("billed_cost"),
+            lines=Sum("line_count"),
+            tax_lines=Sum("line_count", filter=Q(category="Tax"), default=0),
+        )
     )
-    columns = ("issuer", "account", "invoice", "month", "currency", "document", "billed", "lines")
+    columns = ("issuer", "account", "invoice", "month", "currency", "document", "billed", "lines",
+               "tax_lines")  # fmt: skip
     return table("invoice_lines", columns, rows)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
@@ -65,6 +65,7 @@ class _Lines:
 
     billed: Decimal = ZERO
     lines: int = 0
+    tax_lines: int = 0
     accounts: set[str] = field(default_factory=set)
 
 
@@ -101,12 +102,17 @@ def _lines(months: Iterable[str], as_of: datetime | None) -> dict[Place, _Lines]
         )
         .order_by()
         .values_list(*names, "snapshot__billing_account")
-        .annotate(total=Sum("billed_cost"), lines=Sum("line_count"))
+        .annotate(
+            total=Sum("billed_cost"),
+            lines=Sum("line_count"),
+            tax_lines=Sum("line_count", filter=Q(category="Tax"), default=0),
+        )
     )
-    for issuer, invoice, month, currency, account, billed, count in rows:
+    for issuer, invoice, month, currency, account, billed, count, taxes in rows:
         sums = found.setdefault((issuer, invoice or "", month, currency), _Lines())
         sums.billed = EXACT.add(sums.billed, billed or ZERO)
         sums.lines += count
+        sums.tax_lines += taxes
         sums.accounts.add(account)
     return found
 
@@ -152,7 +158,9 @@ def _row(
         billed=lines.billed,
         issued=issued,
         difference=difference,
-        tolerance=tolerance(lines.lines, currency),
-        within=None if difference is None else is_within(difference, lines.lines, currency),
+        tolerance=tolerance(lines.lines, currency, lines.tax_lines),
+        within=None
+        if difference is None
+        else is_within(difference, lines.lines, currency, lines.tax_lines),
         provisional=not final,
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Sum
 
-from finops.core.period import Period, hour_of, rfc3339
-from finops.ledger.models import Fetch, FetchedPart, Source
+from finops.core.period import Period, hour_of, instant_of, rfc3339
+from finops.ledger.models import Fetch, FetchedPart, Source, TokenHour, UsageHour
 from finops.ledger.models.evidence import REPLICA_LABELS
 
 HEALTH_DAYS = 7
@@ -88,11 +88,15 @@ def health(at: datetime) -> list[dict[str, Any]]:
 
 
 def _health(source: Source, at: datetime) -> dict[str, Any]:
-    """`coverage` is the share of the last seven days' hours, since the first one, fetched whole."""
+    """`coverage` is the share of the last seven days' hours, since the first one, fetched whole;
+    of a source without fetches, of hours that have readings or usage."""
     rows = Fetch.objects.filter(source=source)
     last = rows.order_by("-id").first()
     reach: datetime | None = rows.filter(complete=True).aggregate(reach=Max("window_end"))["reach"]
     success: datetime | None = rows.filter(complete=True).aggregate(at=Max("at"))["at"]
+    coverage = _coverage(source, at)
+    if last is None:
+        reach, success, coverage = _of_readings(source, at)
     lag = None if reach is None else max(at - reach, timedelta(0))
     day = rows.filter(complete=True, window_end__gt=at - timedelta(days=1))
     return {
@@ -104,7 +108,7 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
         "state": _state(source, last, lag),
         "reaches": None if reach is None else rfc3339(reach),
         "lag_seconds": None if lag is None else int(lag.total_seconds()),
-        "coverage": _coverage(source, at),
+        "coverage": coverage,
         "incomplete_hours": len(
             list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
         ),
@@ -183,6 +187,33 @@ def _coverage(source: Source, at: datetime) -> str | None:
     missing = sum((gap.end - gap.start for gap in uncollected(source, period)), timedelta(0))
     ten_thousandths = 10_000 - -(-10_000 * missing // (period.end - period.start))
     return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04d}"
+
+
+def _of_readings(
+    source: Source, at: datetime
+) -> tuple[datetime | None, datetime | None, str | None]:
+    """How far, when last and how whole a source of files is, by what its documents told."""
+    hours = TokenHour.objects.filter(series__target__source=source)
+    usage = UsageHour.objects.filter(source=source)
+    read = hours.aggregate(last=Max("last_ms"), at=Max("posted_at"), first=Min("hour"))
+    used = usage.aggregate(newest=Max("hour"), at=Max("document__received_at"), first=Min("hour"))
+    ends = [instant_of(read["last"])] if read["last"] is not None else []
+    ends += [used["newest"] + timedelta(hours=1)] if used["newest"] is not None else []
+    first = min((one["first"] for one in (read, used) if one["first"]), default=None)
+    success = max((one["at"] for one in (read, used) if one["at"]), default=None)
+    if first is None:
+        return None, None, None
+    start, end = max(hour_of(at) - timedelta(days=HEALTH_DAYS), hour_of(first)), hour_of(at)
+    if start >= end:
+        return max(ends), success, None
+    span = {"hour__gte": start, "hour__lt": end}
+    held = {
+        hour
+        for rows in (hours, usage)
+        for hour in rows.filter(**span).values_list("hour", flat=True).distinct()
+    }
+    of_all = 10_000 * len(held) // ((end - start) // timedelta(hours=1))
+    return max(ends), success, f"{of_all // 10_000}.{of_all % 10_000:04d}"
 
 
 def _joined(spans: Iterable[Period]) -> Iterator[Period]:

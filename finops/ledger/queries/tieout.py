@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Case, Q, Sum, When
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
@@ -18,21 +18,37 @@ from finops.ledger.queries.snapshots import current_ids
 
 ZERO = Decimal(0)
 CORRECTION = "Correction"
-KINDS = ("Usage", "Purchase", "Tax", "Credit", "Adjustment", CORRECTION)
+ROUNDING = "Rounding"
+KINDS = ("Usage", "Purchase", "Tax", "Credit", "Adjustment", ROUNDING, CORRECTION)
+_IS_ROUNDING = Q(category="Adjustment", description__icontains="rounding")
 
 
 @dataclass(slots=True)
 class InvoiceDetail:
     """One invoice of a month: its row of the tie-out, and its lines' billed cost by kind.
 
-    A line of the class *Correction* counts as a correction, whatever its category; so the kinds
-    add up to the sum of lines. `entered` is the newest amount that was typed or read.
+    A line of the class *Correction* counts as a correction, whatever its category, and an
+    adjustment whose description speaks of rounding as rounding; so the kinds add up to the sum of
+    lines. `entered` is the newest amount that was typed or read.
     """
 
     row: InvoiceRow
     kinds: dict[str, Decimal] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     entered: InvoiceAmount | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of the tie-out, and its lines' billed cost by kind."""
+        kinds = {kind: plain(self.kinds.get(kind, ZERO)) for kind in KINDS}
+        return self.row.as_json() | {
+            "usage": kinds["Usage"],
+            "purchases": kinds["Purchase"],
+            "taxes": kinds["Tax"],
+            "credits": kinds["Credit"],
+            "adjustments": kinds["Adjustment"],
+            "rounding": kinds[ROUNDING],
+            "corrections": kinds[CORRECTION],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +83,14 @@ def invoice_details(month: str) -> list[InvoiceDetail]:
             billed_cost__isnull=False,
         )
         .order_by()
-        .values_list(*names, "category", "charge_class")
+        .annotate(is_rounding=Case(When(_IS_ROUNDING, then=True), default=False))
+        .values_list(*names, "category", "charge_class", "is_rounding")
         .annotate(total=Sum("billed_cost"), lines=Sum("line_count"))
     )
-    for issuer, invoice, period, currency, category, charge_class, total, lines in rows:
+    for issuer, invoice, period, currency, category, charge_class, rounding, total, lines in rows:
         detail = details[issuer, invoice or "", period, currency]
-        kind = CORRECTION if charge_class == CORRECTION else category
+        kind = ROUNDING if rounding else category
+        kind = CORRECTION if charge_class == CORRECTION else kind
         detail.kinds[kind] = EXACT.add(detail.kinds.get(kind, ZERO), total)
         detail.counts[kind] = detail.counts.get(kind, 0) + lines
     for one in (

@@ -15,6 +15,7 @@ from finops.ledger.cli import Command as Base
 from finops.ledger.operations.ingest import ingest, is_fine
 from finops.ledger.operations.inputs import NotFound, Unreadable, find
 from finops.ledger.operations.memory_evidence import FORMATS, link_evidence
+from finops.ledger.operations.parsing import unknown_name
 from finops.ledger.operations.workloads import workload_named
 from finops.ledger.verbs import refusals
 
@@ -37,6 +38,9 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if not re.fullmatch(r"[-\w]{1,80}", options["source"]):
             raise CannotRun(f"--source: letters, digits, - and _ only, not {options['source']!r}")
+        unknown = options["format"] and unknown_name(options["format"])
+        if unknown:
+            raise CannotRun(f"--as: {unknown}")
         found = find(options["paths"])
         if all(isinstance(one, NotFound) and not isinstance(one, Unreadable) for one in found):
             raise CannotRun("; ".join(str(one) for one in found))
