@@ -518,6 +518,8 @@ def test_a_week_of_little_use_is_over_reserved_with_a_proposal(tmp_path: Path) -
     assert (row["p50"], row["p95"], row["p99"]) == ("0.2050", "0.4050", "0.4050")
     # A step of 0.05 of 79.15 GiB is 3.9575 GiB: 2,026.24 blocks of 2 MiB.
     assert row["what_if"]["kv_blocks"] == 27_471 - 2_027
+    # Those are 3.96 GiB of 79.15: what they would save stands beside what was tried.
+    assert "saves nothing by itself. It frees 4.0 GiB, 5.0 % of" in row["what_if"]["money"]
     # The peak, 10,988 blocks, × 1.2 leaves 13,187: seven steps lower keep 13,287.
     assert row["proposal"]["utilization"] == "0.57"
     assert row["proposal"]["kv_blocks"] == 27_471 - 14_184

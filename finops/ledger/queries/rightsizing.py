@@ -161,8 +161,10 @@ def _row(
     }
     value |= _advice(advice, window)
     value["inputs"] = inputs(window)
-    value["money"] = _money(engine, advice, window, known, around.reading)
-    value["what_if"] = _what_if(window, advice, around.setting)
+    value["money"] = _money(engine, advice.proposal, window, known, around.reading)
+    tried = predict(window, around.setting, advice.p99) if around.setting is not None else None
+    paid = _money(engine, tried, window, known, around.reading)
+    value["what_if"] = None if tried is None else tried.as_json() | {"money": paid}
     climbed = around.rungs.get(kind_of(engine.series), [])
     value["ladder"] = ladder(climbed, window, advice).as_json()
     at = busiest(present)
@@ -237,18 +239,14 @@ def device_total(engine: EngineMemory, known: Fleet) -> int | None:
     return max((one for one in totals if one is not None), default=None)
 
 
-def _what_if(window: Window, advice: Advice, setting: Decimal | None) -> dict[str, Any] | None:
-    if setting is None:
-        return None
-    found: Prediction | None = predict(window, setting, advice.p99)
-    return None if found is None else found.as_json()
-
-
 def _money(
-    engine: EngineMemory, advice: Advice, window: Window, known: Fleet, reading: Reading
+    engine: EngineMemory,
+    proposal: Prediction | None,
+    window: Window,
+    known: Fleet,
+    reading: Reading,
 ) -> str | None:
-    """The money sentence, where a lower setting is proposed (method §9)."""
-    proposal = advice.proposal
+    """The money sentence, where a lower setting is proposed or tried (method §9)."""
     if proposal is None or proposal.change_bytes >= 0 or not window.total_bytes:
         return None
     on_card = None
