@@ -117,6 +117,8 @@ class Failure:
     estimated_max_model_len: int | None = None
     total_bytes: int | None = None
     utilization: str | None = None
+    free_before_bytes: int | None = None
+    free_after_bytes: int | None = None
     short_bytes: int | None = None
     summary: str = ""
     remedies: list[Remedy] = field(default_factory=list)
@@ -125,7 +127,8 @@ class Failure:
     def as_json(self) -> dict[str, Any]:
         """Plain values by name."""
         names = ("kind", "summary", "needed_bytes", "available_bytes", "short_bytes")
-        more = ("max_model_len", "kv_tokens", "estimated_max_model_len", "line", "text")
+        more = ("max_model_len", "kv_tokens", "estimated_max_model_len", "free_before_bytes",
+                "free_after_bytes", "line", "text")  # fmt: skip
         value: dict[str, Any] = {name: getattr(self, name) for name in (*names, *more)}
         value["remedies"] = [one.as_json() for one in self.remedies]
         value["wrong_remedies"] = [one.as_json() for one in self.wrong_remedies]

@@ -268,6 +268,15 @@ def _disturbed(engine: EngineStart, failure: Failure, worker: Worker) -> None:
         "Another process freed memory of the GPU while the engine measured its own; what it "
         "measured is worth nothing."
     )
+    before, after = failure.free_before_bytes, failure.free_after_bytes
+    if before is not None and after is not None:
+        # What the engine took meanwhile comes on top: so much at least was released.
+        failure.short_bytes = max(0, after - before)
+        failure.summary += (
+            f" {gib(before)} were free at first and {gib(after)} afterwards: the measure is short "
+            f"by {gib(failure.short_bytes)}, which others released, and by what the engine itself "
+            "took meanwhile."
+        )
     failure.remedies = [
         Remedy("start-again", None, "Start when nothing else starts or stops on this GPU."),
         Remedy("free-device", None, "Give the engine a GPU of its own."),

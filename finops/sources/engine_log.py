@@ -27,12 +27,14 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTAINER: Final = re.compile(
     r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?"
 )
+_COMPOSE: Final = re.compile(r"^[\w./-]+\s*\|\s")
+_RANK: Final = re.compile(r"\s*\[rank(\d+)\]:\s*")
 _PROCESS: Final = re.compile(
-    r"^\s*(?:\[rank(?P<global>\d+)\]:\s*)?"
-    r"\((?P<name>[A-Za-z][\w.-]*)(?:\s+rank=(?P<rank>\d+))?(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)\s"
+    r"\s*\((?P<name>[A-Za-z][\w.-]*)(?P<parts>(?:\s+(?:DP|PP|TP)\d+)*)(?:\s+rank=(?P<rank>\d+))?"
+    r"(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)(?=\s)"
 )  # fmt: skip
 _STAMP: Final = re.compile(r"\b((?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d)\b")
-_PART: Final = re.compile(r"_(DP|PP|TP)(\d+)")
+_PART: Final = re.compile(r"[_ ](DP|PP|TP)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _plain(raw: str) -> tuple[str, str | None]:
     """The line without colours and what containers put around it; its full instant, if told."""
     if raw.startswith("{"):
         raw = _unwrapped(raw)
-    text = _COLOURS.sub("", raw.rsplit("\r", 1)[-1])
+    text = _COMPOSE.sub("", _COLOURS.sub("", raw.rsplit("\r", 1)[-1]))
     outside = _CONTAINER.match(text)
     return (text[outside.end() :], outside[1]) if outside else (text, None)
 
@@ -120,20 +122,29 @@ def _unwrapped(raw: str) -> str:
 
 
 def _process(text: str) -> Process:
-    match = _PROCESS.match(text)
-    if not match:
-        return Process()
-    parts = {kind: int(number) for kind, number in _PART.findall(match["name"])}
+    """Who prints a line. Processes that pass on what others print put their own name before it, so
+    of several names in brackets the innermost counts; what it does not tell the outer ones do."""
+    rank = _RANK.match(text)
+    at, whole = rank.end() if rank else 0, rank[1] if rank else None
+    found = Process(rank=int(whole) if whole else None)
+    while match := _PROCESS.match(text, at):
+        found, at = _within(found, match), match.end()
+    return found
+
+
+def _within(outer: Process, match: re.Match[str]) -> Process:
     name = match["name"]
-    plain_rank = re.fullmatch(r"EngineCore_(\d+)", name)
-    rank = match["rank"] or match["global"]
+    told = {kind: int(number) for kind, number in _PART.findall(name + match["parts"])}
+    engine = re.fullmatch(r"EngineCore_(\d+)", name)
+    if engine:
+        told["DP"] = int(engine[1])
     return Process(
         name,
         match["pid"],
-        int(plain_rank[1]) if plain_rank else parts.get("DP"),
-        parts.get("PP"),
-        parts.get("TP"),
-        int(rank) if rank else None,
+        told.get("DP", outer.data_parallel),
+        told.get("PP", outer.pipeline),
+        told.get("TP", outer.tensor),
+        int(match["rank"]) if match["rank"] else outer.rank,
     )
 
 

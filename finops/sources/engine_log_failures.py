@@ -28,6 +28,11 @@ _BUSY: Final = re.compile(
     r"GPU memory utilization \(([\d.]+), ([\d.]+) GiB\)"
 )
 _DISTURBED: Final = re.compile(r"Error in memory profiling")
+# Whole bytes without a unit to vLLM 0.8, GiB after it.
+_FREED: Final = re.compile(
+    r"[Ii]nitial free memory:?\s*(\d+(?:\.\d+)?)(?:\s?([KMG]i?B|bytes))?\b[^,]*,\s*current free memory:?\s*"
+    r"(\d+(?:\.\d+)?)(?:\s?([KMG]i?B|bytes))?\b"
+)
 _OUT: Final = re.compile(r"OutOfMemoryError|(?:CUDA|HIP|XPU)(?: error:)? out of memory")
 _TRIED: Final = re.compile(r"out of memory\. Tried to allocate " + _SIZE)
 _FREE: Final = re.compile(r"of which " + _SIZE + r" is free|; " + _SIZE + r" free;")
@@ -106,7 +111,12 @@ def _busy(match: re.Match[str], text: str, line: int) -> Failure:
 
 
 def _disturbed(match: re.Match[str], text: str, line: int) -> Failure:
-    return Failure("profiling-disturbed", line, _cut(match, text))
+    found = Failure("profiling-disturbed", line, _cut(match, text))
+    told = _FREED.search(text, match.end())
+    if told:
+        found.free_before_bytes = _size(told[1], told[2] or "bytes")
+        found.free_after_bytes = _size(told[3], told[4] or "bytes")
+    return found
 
 
 def _out(match: re.Match[str], text: str, line: int) -> Failure:

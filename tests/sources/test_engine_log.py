@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,50 @@ def test_disturbed_while_measuring():
                   "free memory 86.0 GiB. This happens when other processes sharing the same "
                   "container release GPU memory while vLLM is profiling.").failure  # fmt: skip
     assert failure.kind == "profiling-disturbed" and "start-again" in kinds(failure)
+    before, after = round(Decimal("84.1") * GIB), round(Decimal("86.0") * GIB)
+    assert (failure.free_before_bytes, failure.free_after_bytes) == (before, after)
+    assert failure.short_bytes == after - before and "1.90 GiB" in failure.summary
+    assert failure.as_json()["free_after_bytes"] == after
+
+
+def test_older_engines_print_what_was_disturbed_in_bytes():
+    failure = one("AssertionError: Error in memory profiling. Initial free memory 84893433856, "
+                  "current free memory 85098954752. This happens when the GPU memory was not "
+                  "properly cleaned up before initializing the vLLM instance.").failure  # fmt: skip
+    assert (failure.free_before_bytes, failure.free_after_bytes) == (84_893_433_856, 85_098_954_752)
+    assert failure.short_bytes == 205_520_896 and "0.19 GiB" in failure.summary
+
+
+def test_what_the_message_does_not_tell_stays_unknown():
+    failure = one("AssertionError: Error in memory profiling.").failure
+    assert failure.short_bytes is None and failure.free_before_bytes is None
+
+
+# How processes that pass lines on put their names before them, as people posted it.
+PREFIXES = [
+    "(VllmWorker TP{} pid=1{}) ",
+    "(EngineCore_DP0 pid=9) (Worker_TP{} pid=1{}) ",
+    "(EngineCore pid=9) (RayWorkerProc pid=7{}, ip=10.0.0.2) (Worker_TP{} pid=1{}) ",
+    "vllm-1  | (Worker_TP{} pid=1{}) ",
+    "vllm-1  | (EngineCore_DP0 pid=9) (Worker_TP{} pid=1{}) ",
+    "(Worker pid=5{}) (Worker_TP{} pid=1{}) ",
+    "(EngineCore_DP0 pid=9) (Worker pid=5{}) ",
+    "(EngineCore pid=9) (RayWorkerWrapper pid=7{}, ip=10.0.0.2) ",
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_workers_are_told_apart_whoever_passes_their_lines_on(prefix):
+    """Two workers of 7.51 and 7.62 GiB of weights are never one of the later figure."""
+    texts = [
+        prefix.replace("{}", str(rank)) + f"INFO 11-15 23:50:0{rank} [x.py:1] Model loading took "
+        f"{weights} GiB memory and 5.2 seconds"
+        for rank, weights in ((0, "7.51"), (1, "7.62"))
+    ]
+    start = one("(EngineCore_DP0 pid=9) INFO 11-15 23:49:00 [x.py:1] Initializing a V1 LLM engine "
+                "(v0.11.0) with config: model='m', tensor_parallel_size=2", *texts)  # fmt: skip
+    found = [worker.weights_bytes for worker in start.workers]
+    assert found == [round(Decimal(size) * GIB) for size in ("7.51", "7.62")]
 
 
 def test_a_log_is_known_by_its_lines_and_another_text_is_not(tmp_path: Path):
