@@ -7,8 +7,10 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
+from finops.core.memory import NULL_BLOCK
 from finops.core.money import divide
-from finops.core.period import rfc3339
+from finops.core.period import milliseconds, rfc3339
+from finops.core.presence import Span, at_once
 from reports import charts, figures
 
 MOST_DRAWN = 8
@@ -24,11 +26,11 @@ def memory_blocks(
     groups: dict[str, list[Row]] = {}
     for row in statement.get("memory") or []:
         groups.setdefault(row["workload"] or "no workload", []).append(row)
-    ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "reserved_tokens"), name))
+    ordered = sorted(groups, key=lambda n: (-at_one_time(groups[n], "reserved_tokens"), n))
     return [
         {
             "workload": name,
-            "engines": len(groups[name]),
+            "engines": at_one_time(groups[name]),
             "message": _message(name, groups[name]),
             "chart": drawn.get(f"memory:{name}") if at < MOST_DRAWN else None,
             "unit": charts.scale_of(hours[name]["unit"])[1] if name in hours else "",
@@ -54,12 +56,36 @@ def _sum(rows: Iterable[Row], key: str) -> int:
 
 
 def active_share(rows: Sequence[Row]) -> Decimal | None:
-    """Active ÷ reserved of engines together, means of the week; None where one does not tell."""
-    reserved = _sum(rows, "reserved_tokens")
+    """Active ÷ reserved of engines together over the time each was there; None where one does not
+    tell."""
     means = [figures.decimal(row.get("active_tokens_mean")) for row in rows]
-    if not reserved or any(mean is None for mean in means):
+    pools = [
+        figures.decimal(row.get("reserved_tokens_mean")) or row["reserved_tokens"] for row in rows
+    ]
+    if not any(pools) or any(mean is None for mean in means):
         return None
-    return divide(sum((mean for mean in means if mean is not None), Decimal(0)), Decimal(reserved))
+    times = [row.get("observed_seconds") or 0 for row in rows]
+    times = times if any(times) else [1] * len(rows)
+    held = sum((Decimal(pool or 0) * t for pool, t in zip(pools, times, strict=True)), Decimal(0))
+    active = sum(
+        ((mean or Decimal(0)) * t for mean, t in zip(means, times, strict=True)), Decimal(0)
+    )
+    return divide(active, held) if held else None
+
+
+def at_one_time(rows: Sequence[Row], key: str = "") -> int:
+    """The most engines that ran at one time, or the most of a figure of theirs: engines that
+    follow each other are never added up. All together where a report does not tell when."""
+    spans = [_seen(row) for row in rows]
+    counts = [(row[key] or 0) if key else 1 for row in rows]
+    if any(span is None for span in spans):
+        return sum(counts)
+    return at_once([(n, [span]) for n, span in zip(counts, spans, strict=True) if span])
+
+
+def _seen(row: Row) -> Span | None:
+    first, last = (figures.as_datetime(row.get(name)) for name in ("first_seen", "last_seen"))
+    return None if first is None or last is None else (milliseconds(first), milliseconds(last))
 
 
 def _message(name: str, rows: Sequence[Row]) -> str:
@@ -74,26 +100,53 @@ def _message(name: str, rows: Sequence[Row]) -> str:
 
 def bought(rows: Sequence[Row]) -> str:
     """What the reservation bought (method §8.7), for identical engines once."""
-    reserved = _sum(rows, "reserved_tokens")
+    reserved = at_one_time(rows, "reserved_tokens")
     if not reserved:
         return "The engines do not tell how large their cache is: not measured."
-    engines = f"{len(rows)} engines" if len(rows) > 1 else "The engine"
-    text = f"{engines} reserved room for {figures.whole(reserved)} tokens at the start."
+    text = f"{_who(rows)} reserved room for {figures.whole(reserved)} tokens at the start."
     told = [row for row in rows if row["peak_running"] is not None and row["contiguous_slots"]]
     if told:
-        best = max(told, key=lambda row: row["peak_running"])
-        one = "on one engine " if len(rows) > 1 else ""
-        text += (
-            f" At the busiest moment {figures.whole(best['peak_running'])} {'request' if best['peak_running'] == 1 else 'requests'} ran "
-            f"together {one}– paging gives each only what it needs. With one slot of the longest request "
-            f"({figures.whole(best['max_model_len'])} tokens) for each, the same memory would have "
-            f"held {figures.whole(best['contiguous_slots'])}."
-        )
+        text += _at_the_busiest(max(told, key=lambda row: row["peak_running"]), len(rows) > 1)
     preempted = _sum(rows, "preemptions")
     if preempted:
         noun = "request was" if preempted == 1 else "requests were"
         text += f" {figures.whole(preempted)} {noun} set back for want of cache."
     return text
+
+
+def _who(rows: Sequence[Row]) -> str:
+    """The engines, and how many of them ran at one time."""
+    most = at_one_time(rows)
+    if len(rows) == 1:
+        return "The engine"
+    if most == len(rows):
+        return f"{most} engines"
+    if most == 1:
+        return f"{len(rows)} engines followed one another, one at a time; each"
+    return f"{len(rows)} engines, at most {most} of them at one time,"
+
+
+def _at_the_busiest(best: Row, several: bool) -> str:
+    """Requests that ran together against slots, both of one engine."""
+    noun = "request" if best["peak_running"] == 1 else "requests"
+    one, room, same = "", "", "the same memory"
+    if several:
+        one = "on one engine "
+        room = f"The room of that engine is {figures.whole(best['reserved_tokens'])} tokens: "
+        same = "its memory"
+    with_one = "with" if room else "With"
+    return (
+        f" At the busiest moment {figures.whole(best['peak_running'])} {noun} ran together {one}– "
+        f"paging gives each only what it needs. {room}{with_one} one slot of the longest request "
+        f"({figures.whole(best['max_model_len'])} tokens) for each, {same} would have held "
+        f"{figures.whole(best['contiguous_slots'])}{_null_block(best)}."
+    )
+
+
+def _null_block(row: Row) -> str:
+    """Why it is one less than the pool divided by the request, where it is."""
+    by_division = row["reserved_tokens"] // row["max_model_len"]
+    return NULL_BLOCK if by_division != row["contiguous_slots"] else ""
 
 
 def shared_device_words(blocks: Sequence[Row]) -> str:

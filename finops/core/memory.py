@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from .money import divide
-from .period import instant_of
+from .money import divide, grouped
+from .period import instant_of, milliseconds
+from .presence import Span, spans_of
+
+NULL_BLOCK = " (one block of the pool never holds a request, so it is taken off)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,24 @@ class CacheRow:
     peak_ms: int | None
     peak_running: int | None
     stale_ms: int
+    first_ms: int | None = None
+    """The first reading of an hour that stands alone: nothing was read in those beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KvFigures:
-    """One engine's KV cache over a period: tokens, and bytes where a token's bytes are known."""
+    """One engine's KV cache over a period: tokens, and bytes where a token's bytes are known.
 
+    `reserved_tokens` is the pool of the last hour. The means are of the observed time:
+    `reserved_bytes_mean` = `active_bytes_mean` + `unreferenced_bytes_mean` to the last digit.
+    """
+
+    first_seen: datetime
+    last_seen: datetime
     reserved_tokens: int | None
     reserved_bytes: int | None
+    reserved_tokens_mean: Decimal | None
+    reserved_bytes_mean: Decimal | None
     active_tokens_mean: Decimal | None
     active_bytes_mean: Decimal | None
     unreferenced_bytes_mean: Decimal | None
@@ -52,6 +65,8 @@ class KvFigures:
     max_model_len: int | None
     observed_ms: int
     stale_ms: int
+    null_block: bool = False
+    """Whether the block that holds no request decides how many slots there are."""
 
 
 def kv_figures(
@@ -76,15 +91,22 @@ def kv_figures(
     active = sum(active_token_ms(row) for row in counted)
     mean = divide(Decimal(active), Decimal(observed)) if observed else None
     reserved = None if pool is None or bytes_per_token is None else pool * bytes_per_token
-    active_bytes = _bytes(active, bytes_per_token, observed)
+    held = _reserved_token_ms(counted)
     peak = _peak(known)
     running = [row.peak_running for row in known if row.peak_running is not None]
+    seen = sorted(presence(known).values())
     return KvFigures(
+        first_seen=instant_of(seen[0][0]),
+        last_seen=instant_of(seen[-1][1]),
         reserved_tokens=pool,
         reserved_bytes=reserved,
+        reserved_tokens_mean=divide(Decimal(held), Decimal(observed)) if held else None,
+        reserved_bytes_mean=_bytes(held, bytes_per_token, observed),
         active_tokens_mean=mean,
-        active_bytes_mean=active_bytes,
-        unreferenced_bytes_mean=_unreferenced(counted, bytes_per_token, observed, active),
+        active_bytes_mean=_bytes(active, bytes_per_token, observed),
+        unreferenced_bytes_mean=_bytes(
+            None if held is None else held - active, bytes_per_token, observed
+        ),
         peak_active_tokens=peak[0] if peak else None,
         peak_at=peak[1] if peak else None,
         peak_running=max(running) if running else None,
@@ -92,6 +114,7 @@ def kv_figures(
         max_model_len=longest,
         observed_ms=sum(row.observed_ms for row in known),
         stale_ms=sum(row.stale_ms for row in known),
+        null_block=bool(pool and longest and _slots(last, longest) != pool // longest),
     )
 
 
@@ -131,20 +154,25 @@ def active_token_ms(row: CacheRow) -> int:
     return _tokens_of(row, row.active_block_ms or Decimal(0))
 
 
-def _bytes(active: int, bytes_per_token: int | None, observed: int) -> Decimal | None:
-    if bytes_per_token is None or not observed:
+def presence(rows: Iterable[CacheRow]) -> dict[int, Span]:
+    """When an engine was there, by hour, in milliseconds since 1970."""
+    return spans_of(
+        (milliseconds(row.hour), row.observed_ms + row.stale_ms, row.first_ms) for row in rows
+    )
+
+
+def _bytes(token_ms: int | None, bytes_per_token: int | None, observed: int) -> Decimal | None:
+    if token_ms is None or bytes_per_token is None or not observed:
         return None
-    return divide(Decimal(active * bytes_per_token), Decimal(observed))
+    return divide(Decimal(token_ms * bytes_per_token), Decimal(observed))
 
 
-def _unreferenced(
-    rows: list[CacheRow], bytes_per_token: int | None, observed: int, active: int
-) -> Decimal | None:
+def _reserved_token_ms(rows: list[CacheRow]) -> int | None:
+    """Token-milliseconds reserved while the use was observed; None where a pool is not known."""
     pools = [pool_tokens(row) for row in rows]
-    if bytes_per_token is None or not observed or any(pool is None for pool in pools):
+    if any(pool is None for pool in pools):
         return None
-    reserved = sum((pool or 0) * row.observed_ms for pool, row in zip(pools, rows, strict=True))
-    return divide(Decimal((reserved - active) * bytes_per_token), Decimal(observed))
+    return sum((pool or 0) * row.observed_ms for pool, row in zip(pools, rows, strict=True))
 
 
 def _peak(rows: list[CacheRow]) -> tuple[int, datetime] | None:
@@ -164,16 +192,17 @@ def sentence(figures: KvFigures) -> str:
         return "The engine does not tell how large its cache is: not measured."
     text = (
         f"The engine reserved memory for the working notes (KV cache) of "
-        f"{figures.reserved_tokens:,} tokens at its start"
+        f"{grouped(figures.reserved_tokens)} tokens at its start"
     )
-    if figures.active_tokens_mean is not None and figures.reserved_tokens:
-        share = figures.active_tokens_mean * 100 / figures.reserved_tokens
+    if figures.active_tokens_mean is not None and figures.reserved_tokens_mean:
+        share = figures.active_tokens_mean * 100 / figures.reserved_tokens_mean
         text += f"; on average live requests used {share:.1f} % of it"
     text += "."
     if figures.contiguous_slots is not None and figures.peak_running is not None:
+        noun = "request" if figures.peak_running == 1 else "requests"
         text += (
-            f" At the busiest moment {figures.peak_running:,} requests ran together; an allocator "
-            f"that keeps one slot of the longest allowed request ({figures.max_model_len:,} tokens) "
-            f"for each could have held {figures.contiguous_slots:,} in the same memory."
+            f" At the busiest moment {grouped(figures.peak_running)} {noun} ran together; an allocator "
+            f"that keeps one slot of the longest allowed request ({grouped(figures.max_model_len or 0)} tokens) "
+            f"for each could have held {grouped(figures.contiguous_slots)} in the same memory{NULL_BLOCK if figures.null_block else ''}."
         )
     return text + " What live requests do not use may hold earlier text that is reused."

@@ -6,15 +6,18 @@ they are not. Means and peaks of the week are in `core.memory`; these hours are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from .memory import CacheRow, active_token_ms, pool_tokens
+from .memory import CacheRow, active_token_ms, pool_tokens, presence
 from .money import divide, round_half_even
 from .period import HOUR_MS, Period, milliseconds, rfc3339
+from .presence import Span, at_once, length_ms
 
 MIB = 2**20
 
@@ -35,6 +38,7 @@ class MemoryHours:
     active: tuple[int | None, ...]
     device: tuple[int | None, ...] | None = None
     device_total: int | None = None
+    at_once: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; the reservation as its steps `[hour, value]`, since it rarely changes."""
@@ -42,6 +46,7 @@ class MemoryHours:
             "workload": self.workload,
             "unit": self.unit,
             "engines": self.engines,
+            "engines_at_once": self.at_once,
             "start": rfc3339(self.start),
             "hours": len(self.active),
             "reserved_steps": _steps(self.reserved),
@@ -74,22 +79,29 @@ def memory_hours(
     engines: Sequence[Sequence[CacheRow]],
     bytes_per_token: int | None = None,
     devices: Sequence[Mapping[datetime, int]] = (),
-    device_total: int | None = None,
+    device_totals: Sequence[int] = (),
 ) -> MemoryHours | None:
     """A workload's engines together, hour by hour; None without a single reading.
 
-    An engine counts in the hours it was read in. An hour in which a gauge stood still while no
-    tokens moved has a reservation but no active part (§8.9). `devices` gives one GPU of each
-    engine, its used bytes by hour.
+    An engine counts in the hours it was read in, for as long as it was there: engines that follow
+    each other in an hour are not added up. An hour in which a gauge stood still while no tokens
+    moved has a reservation but no active part (§8.9). `devices` gives one GPU of each engine, its
+    used bytes by hour, `device_totals` that GPU's size.
     """
     count = (milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS
     hours = [period.start + (period.end - period.start) * at / count for at in range(count)]
     known = [{row.hour: row for row in rows} for rows in engines]
     if not any(known):
         return None
-    reserved = [_total([_pool_in(rows.get(hour)) for rows in known]) for hour in hours]
-    active = [_total([_active_in(rows.get(hour)) for rows in known]) for hour in hours]
-    used = [_total([rows.get(hour) for rows in devices]) for hour in hours] if devices else None
+    there = [_Present(rows) for rows in engines]
+    reserved = [_total(there, hour, [_pool_in(k.get(hour)) for k in known]) for hour in hours]
+    active = [_total(there, hour, [_active_in(k.get(hour)) for k in known]) for hour in hours]
+    used, sizes = None, None
+    if devices:
+        by = list(zip(hours, _nearest_read(there, hours), strict=True))
+        used = [_total(there, read, [one.get(hour) for one in devices]) for hour, read in by]
+        if len(device_totals) == len(there):
+            sizes = [_total(there, read, list(device_totals)) for _, read in by]
     scale = divide(Decimal(bytes_per_token), Decimal(MIB)) if bytes_per_token else Decimal(1)
     return MemoryHours(
         workload=workload,
@@ -101,16 +113,56 @@ def memory_hours(
         device=None
         if used is None
         else tuple(_scaled(value, divide(Decimal(1), Decimal(MIB))) for value in used),
-        device_total=_scaled(device_total, divide(Decimal(1), Decimal(MIB))),
+        device_total=_scaled(
+            max((one for one in sizes or () if one is not None), default=None),
+            divide(Decimal(1), Decimal(MIB)),
+        ),
+        at_once=at_once([(1, one.spans.values()) for one in there]),
     )
 
 
-def _total(values: Sequence[Decimal | int | None]) -> Decimal | None:
-    known = [Decimal(value) for value in values if value is not None]
-    return sum(known, Decimal(0)) if known else None
+class _Present:
+    """When one engine was there."""
+
+    def __init__(self, rows: Iterable[CacheRow]) -> None:
+        self.spans = presence(rows)
+
+    def within(self, hour: datetime) -> tuple[Span, ...]:
+        """Its span of an hour; none where it was not read."""
+        span = self.spans.get(milliseconds(hour))
+        return () if span is None else (span,)
 
 
-def _scaled(value: Decimal | int | None, scale: Decimal) -> int | None:
+def _nearest_read(engines: Sequence[_Present], hours: Sequence[datetime]) -> list[datetime]:
+    """For each hour itself where any engine was read, else the nearest before, else after it: GPUs
+    are measured while the engines' own metrics are dark as well."""
+    read = [hour for hour in hours if any(engine.within(hour) for engine in engines)]
+    return [read[max(0, bisect_right(read, hour) - 1)] if read else hour for hour in hours]
+
+
+def _total(
+    engines: Sequence[_Present], hour: datetime, values: Sequence[Decimal | int | None]
+) -> Decimal | Fraction | None:
+    """The engines' values in an hour together, each for its share of the time in which
+    any of them was there."""
+    told = [
+        (Decimal(value), spans)
+        for engine, value in zip(engines, values, strict=True)
+        if value is not None and (spans := engine.within(hour))
+    ]
+    if not told:
+        return None
+    whole = length_ms(span for _, spans in told for span in spans)
+    each = [(value, length_ms(spans)) for value, spans in told]
+    if all(held == whole for _, held in each):
+        return sum((value for value, _ in each), Decimal(0))
+    return sum((Fraction(value) * Fraction(held, whole) for value, held in each), Fraction(0))
+
+
+def _scaled(value: Decimal | Fraction | int | None, scale: Decimal) -> int | None:
+    """Rounded half to even, once."""
+    if isinstance(value, Fraction):
+        return round(value * Fraction(scale))
     return None if value is None else int(round_half_even(Decimal(value) * scale, 0))
 
 

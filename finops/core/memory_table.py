@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
+from .money import divide
+
 PARTS: Final = (
     "driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch",
 )  # fmt: skip
@@ -42,12 +44,16 @@ class Means:
         self.byte_ms[name] = self.byte_ms.get(name, Decimal(0)) + Decimal(value) * held_ms
         self.ms[name] = self.ms.get(name, 0) + held_ms
 
-    def mean(self, name: str) -> int | None:
-        """The mean in bytes, rounded once; None where nothing was measured."""
-        if not self.ms.get(name):
-            return None
-        exact = self.byte_ms[name] / self.ms[name]
-        return int(exact.to_integral_value(ROUND_HALF_EVEN))
+    def exact(self) -> Exact:
+        """The means in bytes, not rounded; None where nothing was measured."""
+        return {
+            name: divide(self.byte_ms[name], Decimal(self.ms[name])) if self.ms.get(name) else None
+            for name in (*PARTS, *BESIDE)
+        }
+
+
+Exact = Mapping[str, Decimal | None]
+"""Parts of a table, in bytes that are not rounded yet; None is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +87,44 @@ class Table:
         return value | {"not_measured": self.not_measured}
 
 
-def table_of(means: Means) -> Table:
-    """The table of time-weighted means."""
+def table_of(exact: Exact) -> Table:
+    """The table of exact parts, each rounded once. What is not referenced is what active leaves
+    of reserved, so that the rounded parts add up."""
+    whole = {
+        name: None
+        if (value := exact.get(name)) is None
+        else int(value.to_integral_value(ROUND_HALF_EVEN))
+        for name in (*PARTS, *BESIDE)
+    }
+    reserved, active = whole["kv_reserved"], whole["kv_active"]
+    if reserved is not None and active is not None:
+        whole["kv_unreferenced"] = reserved - active
     return Table(
-        total=means.mean("total"),
-        parts={name: means.mean(name) for name in PARTS},
-        beside={name: means.mean(name) for name in BESIDE},
+        total=whole["total"],
+        parts={name: whole[name] for name in PARTS},
+        beside={name: whole[name] for name in BESIDE},
     )
 
 
-def added(tables: Iterable[Table]) -> Table:
-    """Several devices' tables together; a part is known when every device tells it."""
-    known = list(tables)
+def together(pieces: Iterable[tuple[Exact, int]], whole_ms: int) -> Exact:
+    """Engines of a GPU, or GPUs of a group, over a time: each counts for as long as it was there.
 
-    def total(values: list[int | None]) -> int | None:
-        told = [value for value in values if value is not None]
-        return sum(told) if told and len(told) == len(values) else None
+    So what followed one another on one card is never added up. A part is known when every piece
+    tells it. Pieces that were there for no time at all count alike.
+    """
+    known = [(exact, held) for exact, held in pieces if held > 0 or not whole_ms]
 
-    return Table(
-        total=total([one.total for one in known]),
-        parts={name: total([one.parts.get(name) for one in known]) for name in PARTS},
-        beside={name: total([one.beside.get(name) for one in known]) for name in BESIDE},
+    def total(name: str) -> Decimal | None:
+        values = [(exact.get(name), held) for exact, held in known]
+        if not values or any(value is None for value, _ in values):
+            return None
+        told = ((value, held) for value, held in values if value is not None)
+        return sum((_for(value, held, whole_ms) for value, held in told), Decimal(0))
+
+    return {name: total(name) for name in (*PARTS, *BESIDE)}
+
+
+def _for(value: Decimal, held_ms: int, whole_ms: int) -> Decimal:
+    return (
+        value if held_ms == whole_ms or not whole_ms else divide(value * held_ms, Decimal(whole_ms))
     )

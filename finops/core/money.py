@@ -54,6 +54,11 @@ def plain(value: Decimal) -> str:
     return format(value if value else abs(value), "f")
 
 
+def grouped(value: int) -> str:
+    """A whole number for sentences, its thousands set apart as on every page."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
 def add(values: Sequence[Decimal] | list[Decimal]) -> Decimal:
     """The exact sum; raises decimal.Inexact rather than lose a digit."""
     total = Decimal(0)

@@ -297,6 +297,7 @@ peak_waiting|whole|most requests waiting for room
 stale_ms|whole|time left out because the gauge stood still, ms
 levels_ms|json|time spent at each half percent of use, ms
 setting|text|gpu_memory_utilization of the engine
+first_ms|whole|first reading of an hour with none read beside it, ms since 1970
 [memory_tables] {METRICS}
 workload|text|the group's workload; empty: all engines and GPUs
 total|whole|the devices, bytes; all are means of the week

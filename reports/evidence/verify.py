@@ -1143,6 +1143,9 @@ class Engines:
             self.seen.add((self.told[row["series"]]["kind"], *same_hour(row)))
         for number, rows in of_series.items():  # an engine is where it stood last
             rows.sort(key=itemgetter("hour"))
+            hours = {row["hour"] for row in rows}
+            for row in rows:
+                row["there"] = there(row, hours)
             place = week.tokens.place(named[number], rows[-1]["hour"])
             if place[0] == "workload":
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
@@ -1158,6 +1161,52 @@ class Engines:
         """The hours of a workload's engines, or of one of them."""
         return [row for key, rows in sorted(self.hours.items()) for row in rows
                 if key[0] == slug and name in (None, key[1])]
+
+
+def there(row, hours):
+    """§8.5: when an engine was there in an hour, in ms: the first hour of a stretch ends with it,
+    the last begins with it, one that stands alone begins at its first reading."""
+    start, end = row["hour"], row["hour"] + HOUR
+    held = min(row["observed_ms"] + row["stale_ms"], HOUR)
+    before, after = row["hour"] - HOUR in hours, row["hour"] + HOUR in hours
+    if after:
+        return (start if before else end - held), end
+    if not before and row["first_ms"] is not None:
+        start = max(start, min(row["first_ms"], end - held))
+    return start, start + held
+
+
+def united(spans):
+    """The spans as stretches that do not touch, in order."""
+    found = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(end, found[-1][1])
+        else:
+            found.append([start, end])
+    return found
+
+
+def at_once(engines):
+    """The most engines at one time; a last reading holds on, so ends count up to 5 minutes less."""
+    changes = []
+    for rows in engines:
+        for start, end in united(row["there"] for row in rows):
+            changes += [(start, 0), (end - min(300_000, (end - start) // 2), 1)]
+    now = most = 0
+    for _, is_end in sorted(changes):
+        now += -1 if is_end else 1
+        most = max(most, now)
+    return most
+
+
+def one_at_a_time(values):
+    """§8.5: engines of an hour together, each for its share of the time any of them was there."""
+    if not values:
+        return None
+    whole = sum(end - start for start, end in united(span for _, span in values))
+    return sum(Fraction(value) * (Fraction(span[1] - span[0], whole) if whole else 1)
+               for value, span in values)
 
 
 def same_hour(row):
@@ -1216,9 +1265,14 @@ def _engine(rows, workload):
              if None not in (row["peak_blocks"], row["block_size"], row["peak_ms"])]
     peak, at = max(peaks, default=(None, None))
     free = (reserved - active) * each if each and reserved is not None else None
+    held = reserved * each if each and reserved is not None else None
     return {
+        "first_seen": written(min(row["there"][0] for row in rows)),
+        "last_seen": written(max(row["there"][1] for row in rows)),
         "reserved_tokens": pool,
         "reserved_bytes": pool * each if pool is not None and each else None,
+        "reserved_tokens_mean": quotient(reserved, seen) if seen and reserved is not None else None,
+        "reserved_bytes_mean": quotient(held, seen) if seen and held is not None else None,
         "active_tokens_mean": quotient(active, seen) if seen else None,
         "active_bytes_mean": quotient(active * each, seen) if seen and each else None,
         "unreferenced_bytes_mean": quotient(free, seen) if seen and free is not None else None,
@@ -1263,15 +1317,19 @@ def memory_hours(week):
         reserved, active = [], []
         for hour in range(*week.span, HOUR):
             rows = mine.get(hour, ())
-            pools = [pool for row in rows if (pool := pool_of(row)) is not None]
-            used = [quotient(tokens_of(row, row["active_block_ms"]), row["observed_ms"])
-                    for row in rows if has_use(row) and row["observed_ms"]]
-            reserved.append(round(sum(pools) * scale) if pools else None)
-            active.append(round(sum(used) * scale) if used else None)
+            pools = one_at_a_time([(pool, row["there"]) for row in rows
+                                   if (pool := pool_of(row)) is not None])
+            used = one_at_a_time([
+                (quotient(tokens_of(row, row["active_block_ms"]), row["observed_ms"]), row["there"])
+                for row in rows if has_use(row) and row["observed_ms"]])
+            reserved.append(None if pools is None else round(pools * Fraction(scale)))
+            active.append(None if used is None else round(used * Fraction(scale)))
         steps = [[at, value] for at, value in enumerate(reserved)
                  if not at or reserved[at - 1] != value]
         found.append({"workload": slug, "unit": "MiB" if each else "tokens",
                       "engines": len({row["series"] for rows in mine.values() for row in rows}),
+                      "engines_at_once": at_once([rows for key, rows in week.engines.hours.items()
+                                                  if key[0] == slug]),
                       "start": written(week.span[0]), "hours": len(active),
                       "reserved_steps": steps, "active": active} | _devices(week, slug))
     return {"memory_hours": found}
@@ -1284,14 +1342,23 @@ def _devices(week, slug):
     if not all(names):
         return {"device_used": None, "device_total": None}
     mine = [week.engines.devices[name[0]] for name in names]
-    totals, used = [rows[max(rows)]["total_bytes"] for rows in mine], []
+    sizes = [rows[max(rows)]["total_bytes"] for rows in mine]
+    spans = [{row["hour"]: row["there"] for row in rows}
+             for key, rows in week.engines.hours.items() if key[0] == slug]
+    read, used, totals = sorted({hour for one in spans for hour in one}), [], []
     for hour in range(*week.span, HOUR):
-        seen = [rows[hour] for rows in mine if hour in rows]
-        seen = [int(row["used_byte_ms"] // row["observed_ms"]) for row in seen
-                if row["used_byte_ms"] is not None and row["observed_ms"]]
-        used.append(round(Fraction(sum(seen), 2**20)) if seen else None)
-    return {"device_used": used,
-            "device_total": round(Fraction(sum(totals), 2**20)) if all(totals) else None}
+        # Where no engine was read, as in the nearest hour before that one was, else after.
+        near = read[max(0, bisect_right(read, hour) - 1)] if read else hour
+        seen = [(rows.get(hour), size, span[near])
+                for rows, size, span in zip(mine, sizes, spans) if near in span]
+        held = [(int(row["used_byte_ms"] // row["observed_ms"]), span) for row, _, span in seen
+                if row and row["used_byte_ms"] is not None and row["observed_ms"]]
+        held = one_at_a_time(held)
+        size = one_at_a_time([(size, span) for _, size, span in seen if size])
+        used.append(None if held is None else round(held / 2**20))
+        totals += [] if size is None else [size]
+    total = round(max(totals) / 2**20) if all(sizes) and totals else None
+    return {"device_used": used, "device_total": total}
 
 # ==== part 9: right-sizing (§9) ===================================================================
 
@@ -2282,7 +2349,7 @@ KINDS = {column: kind for kind, columns in {
     int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
         from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
         share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
-        peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
+        first_ms peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
         rows_rejected gpus engines_on_card log_max_model_len total_bytes gauge_kv_bytes
         log_kv_bytes seen_ms preempted""",

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from finops.core.auditor import PER_CENT, UNITS, figures_of, find
 from finops.core.period import week_of
 from finops.ledger.models import EngineStart
+from finops.ledger.queries.evidence import Evidence
 from finops.ledger.queries.memory import memory_rows
 from finops.ledger.which import use_ledger
 from finops.sources import engine_log
@@ -127,6 +128,7 @@ def start(request: HttpRequest, pk: int) -> HttpResponse:
     """One start of an engine, as its kept log tells it."""
     row = get_object_or_404(EngineStart.objects.select_related("document"), pk=pk)
     context = {"start": row, "engines": [_in_words(row.figures)], "zone": zone().key}
+    context["agreement"] = Evidence().agreement_of(row)
     return page(request, "reports/engine_start.html", context)
 
 

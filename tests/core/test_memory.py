@@ -35,14 +35,18 @@ def test_the_peak_and_what_contiguous_slots_could_have_held():
     # The null block holds no request: 1000 × 16 = 16,000 tokens, 3 slots of 4,096.
     assert found.contiguous_slots == 3
     assert found.reserved_bytes is None and found.active_bytes_mean is None
-    text = sentence(found)
-    assert "41 requests" in text and "held 3 in the same memory" in text and "16,016" in text
+    text = sentence(found).replace("\u202f", ",")
+    assert "41 requests" in text and "held 3 in the same memory." in text and "16,016" in text
 
 
 def test_one_block_decides_a_slot():
     # 257 blocks of 16 are 4,112 tokens; less the null block 4,096: one slot. 256 blocks: none.
     assert kv_figures([_row(0, 1, blocks=257)]).contiguous_slots == 1
-    assert kv_figures([_row(0, 1, blocks=256)]).contiguous_slots == 0
+    found = kv_figures([_row(0, 1, blocks=256, running=1)])
+    assert found.contiguous_slots == 0
+    # 256 × 16 ÷ 4,096 is 1: the reader is told why it is one less.
+    assert "held 0 in the same memory (one block of the pool never holds a" in sentence(found)
+    assert "1 request ran together" in sentence(found)
 
 
 def test_the_longest_request_may_be_stated_where_the_engine_does_not_tell_it():
@@ -64,3 +68,16 @@ def test_what_the_engine_does_not_tell_is_unknown():
     assert found.reserved_tokens is None and found.active_tokens_mean is None
     assert "not measured" in sentence(found)
     assert kv_figures([]) is None
+
+
+def test_a_pool_that_changed_has_means_that_add_up():
+    """An hour of 1,001 blocks and three of 501: 626 blocks on average, 100 of them active."""
+    rows = [_row(0, 100), *(_row(hour, 100, blocks=501) for hour in (1, 2, 3))]
+    found = kv_figures(rows, bytes_per_token=1000)
+    assert found.reserved_tokens == 501 * 16  # as it stands at the end
+    assert found.reserved_tokens_mean == 626 * 16
+    assert found.reserved_bytes_mean == 626 * 16 * 1000
+    assert found.active_bytes_mean + found.unreferenced_bytes_mean == found.reserved_bytes_mean
+    # 100 of 626, not 100 of 501.
+    assert "used 16.0 % of it" in sentence(found)
+    assert found.first_seen == START and found.last_seen == START + timedelta(hours=4)

@@ -12,6 +12,7 @@ from finops.core.engine_start import GIB
 from finops.core.period import Period
 from finops.ledger.models import DeviceHour, EngineStart
 from finops.ledger.operations.memory_evidence import instant_in_log
+from finops.ledger.queries.facts import facts
 from finops.ledger.queries.memory import memory_hours
 from finops.ledger.queries.memory_notices import memory_notices
 from tests.ledger import gpu_fleet
@@ -220,6 +221,127 @@ def test_several_engines_on_one_gpu_are_added_and_others_stay_apart(tmp_path: Pa
     assert whole["total_bytes"] == 81_559 * MIB and closes(whole)  # the device counts once
 
 
+def test_pods_that_follow_each_other_on_a_card_are_one_at_a_time(tmp_path: Path) -> None:
+    """Two hours of one pod, then two of its successor: the card is never full twice.
+
+    27,471 blocks × 16 × 131,072 bytes are 53.65 GiB at any time, 107.3 GiB at none.
+    """
+    workload()
+    paths = []
+    for number, pod in enumerate(("chat-aaaa", "chat-bbbb")):
+        fleet = Fleet(start=gpu_fleet.START + 2 * number * 3600, hours=2)
+        fleet.engine(pod, 0.25 + number / 2)
+        fleet.gpu(UUID, 76_000, 5_080, namespace="llm", pod=pod)
+        paths.append(fleet.write(tmp_path / f"{pod}.om"))
+    ingested(*paths, gpu_fleet.config(tmp_path / "config.json"))
+    four = (*HOUR[:3], "2026-11-16T04:00:00Z")
+    (card,) = command("memory", *four, "--by", "gpu")["rows"]
+    pool = 27_471 * 16 * 131_072
+    assert card["kv_reserved_bytes"] == pool and card["total_bytes"] == 81_559 * MIB
+    # Of 27,470 blocks a quarter is 6,867.5 and three quarters 20,602.5: whole blocks are 6,868 and
+    # 20,602, two hours of each.
+    assert card["kv_active_bytes"] == (6_868 + 20_602) // 2 * 16 * 131_072
+    assert card["unattributed_bytes"] == 76_000 * MIB - pool and closes(card)
+    assert not any("share" in flag for flag in card["flags"])
+    assert (len(card["engines"]), card["gpus"]) == (2, 1)
+    for row in (
+        *command("memory", *four)["rows"],
+        *command("memory", *four, "--by", "workload")["rows"],
+    ):
+        assert (row["gpus"], row["kv_reserved_bytes"], row["total_bytes"]) == (
+            1, pool, 81_559 * MIB)  # fmt: skip
+        assert closes(row)
+    for row in command("memory", *four, "--by", "engine")["rows"]:
+        assert row["kv_reserved_bytes"] == pool and closes(row)
+    period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 16, 4, tzinfo=UTC))
+    assert [notice.kind for notice in memory_notices(period)] == []
+    assert {one["kv_reserved_bytes"] for one in memory_hours(period, "chat")} == {pool}
+
+
+def log_of(path: Path, stamp: str, weights: str) -> Path:
+    """A start at that time with those weights; the identity is not what matters here."""
+    text = gpu_fleet.log(path).read_text().replace("11-15 23:50:00", stamp)
+    path.write_text(text.replace("14.99 GiB", f"{weights} GiB"))
+    return path
+
+
+def weights_by_engine(*period: str) -> dict[str, int | None]:
+    rows = command("memory", *period, "--by", "engine")["rows"]
+    return {row["key"]: row["weights_bytes"] for row in rows}
+
+
+def test_each_pod_has_the_log_of_its_own_start(tmp_path: Path) -> None:
+    """The successor starts at 01:50, while its forerunner still answers until 02:00; a start after
+    the last reading is nobody's here."""
+    workload()
+    paths = []
+    for number, pod in enumerate(("chat-aaaa", "chat-bbbb")):
+        fleet = Fleet(start=gpu_fleet.START + 2 * number * 3600, hours=2)
+        fleet.engine(pod, 0.25)
+        paths.append(fleet.write(tmp_path / f"{pod}.om"))
+    logs = [log_of(tmp_path / f"{n}.log", stamp, weights) for n, (stamp, weights) in enumerate((
+        ("11-15 20:00:00", "12.00"), ("11-15 23:50:00", "13.00"), ("11-16 01:50:00", "14.00"),
+        ("11-16 05:00:00", "15.00"),
+    ))]  # fmt: skip
+    ingested(*paths, *logs)
+    expected = {"chat-aaaa engine 0": round(13 * GIB), "chat-bbbb engine 0": round(14 * GIB)}
+    assert weights_by_engine(*HOUR[:3], "2026-11-16T04:00:00Z") == expected
+    # The same in a period that begins later than the engine.
+    later = ("--from", "2026-11-16T03:00:00Z", "--to", "2026-11-16T06:00:00Z")
+    assert weights_by_engine(*later) == {"chat-bbbb engine 0": round(14 * GIB)}
+
+
+def test_a_pod_that_starts_again_has_the_log_of_its_last_start(tmp_path: Path) -> None:
+    workload()
+    paths = []
+    for number in range(2):
+        fleet = Fleet(start=gpu_fleet.START + 2 * number * 3600, hours=2)
+        fleet.engine("chat-0", 0.25)  # its counters begin at 0 again
+        paths.append(fleet.write(tmp_path / f"{number}.om"))
+    logs = [log_of(tmp_path / f"{n}.log", stamp, weights) for n, (stamp, weights) in enumerate((
+        ("11-15 23:50:00", "13.00"), ("11-16 01:58:00", "14.00"), ("11-16 03:00:00", "15.00"),
+    ))]  # fmt: skip
+    ingested(*paths, *logs)
+    found = weights_by_engine(*HOUR[:3], "2026-11-16T04:00:00Z")
+    assert found == {"chat-0 engine 0": round(14 * GIB)}
+
+
+def test_a_log_is_of_the_engines_that_show_its_name_on_the_page_and_in_the_report(
+    tmp_path: Path,
+) -> None:
+    """People call the workload's model otherwise than the engine does."""
+    command("workload", "add", "chat", "--model", "our llama", "--stack", "vllm", "--purpose",
+            "inference", "--by", "Ada")  # fmt: skip
+    command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
+    ingested(one_card(tmp_path), gpu_fleet.log(tmp_path / "engine.log"))
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert row["weights_bytes"] == round(14.99 * GIB)
+    # 53.65 GiB for 439,536 tokens: 131,072 bytes each, the only round number that fits.
+    assert row["kv_reserved_bytes"] == 439_536 * 131_072
+    week = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC))
+    (told,) = facts(week, week="2026-W47").workloads
+    assert told.memory[0].figures.reserved_bytes == 439_536 * 131_072
+
+
+def test_without_gpu_metrics_lives_of_one_engine_are_one_gpu(tmp_path: Path) -> None:
+    workload()
+    paths = []
+    for number, pod in enumerate(("chat-aaaa", "chat-bbbb")):
+        fleet = Fleet(start=gpu_fleet.START + 3 * number * 1200, hours=1)
+        fleet.times = fleet.times[: 60 if number else 58]
+        fleet.engine(pod, 0.5)
+        paths.append(fleet.write(tmp_path / f"{pod}.om"))
+    ingested(*paths, gpu_fleet.config(tmp_path / "config.json"),
+             gpu_fleet.log(tmp_path / "engine.log"))  # fmt: skip
+    two = (*HOUR[:3], "2026-11-16T02:00:00Z")
+    (row,) = command("memory", *two, "--by", "workload")["rows"]
+    assert (row["gpus"], row["kv_reserved_bytes"]) == (1, 27_471 * 16 * 131_072)
+    assert row["weights_bytes"] == round(14.99 * GIB)
+    seen = [(one["first_seen"], one["last_seen"]) for one in row["engines"]]
+    assert seen == [("2026-11-16T00:00:00Z", "2026-11-16T00:58:00Z"),
+                    ("2026-11-16T01:00:00Z", "2026-11-16T02:00:00Z")]  # fmt: skip
+
+
 def test_which_gpu_of_several_an_engine_has_is_not_guessed(tmp_path: Path) -> None:
     workload()
     fleet = Fleet()
@@ -315,14 +437,52 @@ def test_what_a_reader_must_know_of_memory(tmp_path: Path) -> None:
     assert kinds() == set()
     # 72.82 − 14.99 − 3.28 − 0.90 is 53.65, not 53.05.
     ingested(gpu_fleet.log(tmp_path / "engine.log", kv="53.05"))
-    assert kinds() == {"log-does-not-add-up"}
+    # Nor is it what the configuration gives for the log's tokens.
+    assert kinds() == {"log-does-not-add-up", "kv-bytes-differ"}
     fleet = Fleet()
     fleet.engine("small-0", 0.1)
     for pod in ("small-0", "other-0"):
         fleet.gpu("GPU-small", 20_000, 4_000, index="1", namespace="llm", pod=pod)
     ingested(fleet.write(tmp_path / "more.om"))
     # A cache of 53.65 GiB does not fit on that card: the configuration or the log is not its own.
-    assert kinds() == {"log-does-not-add-up", "gpu-shared", "memory-over-total"}
+    assert kinds() == {
+        "log-does-not-add-up", "kv-bytes-differ", "gpu-shared", "memory-over-total",
+    }  # fmt: skip
+
+
+def test_a_configuration_that_is_not_the_engine_s_own_is_told(tmp_path: Path) -> None:
+    """The log prints 53.65 GiB for 439,536 tokens, 131,072 bytes each; with half the KV heads the
+    configuration gives 65,536."""
+    workload()
+    log = gpu_fleet.log(tmp_path / "engine.log")
+    ingested(one_card(tmp_path), gpu_fleet.config(tmp_path / "config.json"), log)
+    told = [one["agreement"] for one in command("evidence", "list")["evidence"]]
+    (agreed,) = [one for one in told if one]
+    assert (agreed["agrees"], agreed["bytes_per_token"]) == (True, 131_072)
+    assert agreed["log_bytes"] == round(53.65 * GIB) and kinds() == set()
+    half = gpu_fleet.config(tmp_path / "half.json", num_key_value_heads=4)
+    ingested(half)
+    (found,) = [
+        one["agreement"] for one in command("evidence", "list")["evidence"] if one["agreement"]
+    ]
+    assert (found["agrees"], found["config_bytes"]) == (False, 439_536 * 65_536)
+    assert kinds() == {"kv-bytes-differ"}
+    alone = command("kv", tmp_path / "config.json", "--log", log)["agreement"]
+    assert [one["agrees"] for one in alone] == [True] and "agree" in alone[0]["says"]
+
+
+def test_a_replica_unlike_its_equals_is_told(tmp_path: Path) -> None:
+    """vllm#55169: one start in many measures grossly wrong."""
+    workload()
+    fleet = Fleet()
+    for number, blocks in enumerate((27_471, 27_468, 13_000)):
+        fleet.engine(f"chat-{number}", 0.1, blocks=blocks, kv_cache_max_concurrency="")
+    ingested(fleet.write(tmp_path / "h.om"))
+    period = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 17, tzinfo=UTC))
+    (notice,) = memory_notices(period)
+    assert (notice.kind, notice.subject) == ("replica-stands-out", "chat-2 engine 0")
+    # 13,000 × 16 tokens against 27,468 × 16: 52.67 % less.
+    assert "208\u202f000 tokens, 52.7 % less" in notice.text and "439\u202f488" in notice.text
 
 
 def test_a_mig_slice_without_framebuffer_metrics_degrades_visibly(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from finops.core.period import Period
 from finops.ledger.models import CacheHour, Series
 
 from .as_of import known_by
+from .presence import placed
 
 FIELDS = (
     "hour",
@@ -50,14 +51,16 @@ def engine_memory(
     """Engines by workload, each with its figures; the newest revision of each hour counts."""
     engines: dict[tuple[str, int], _Engine] = {}
     series = _series(period)
+    rows: dict[int, list[CacheRow]] = {}
     for series_id, *values in _rows(period, as_of):
+        rows.setdefault(series_id, []).append(CacheRow(*values))
+    for series_id, mine in placed(rows, series, as_of).items():
         one = series[series_id]
-        row = CacheRow(*values)
-        place = assign(
-            one.labels | {"source": one.target.source.name, "__name__": one.metric}, row.hour
-        )
-        if place.kind == WORKLOAD and place.target:
-            engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
+        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
+        for row in mine:
+            place = assign(labels, row.hour)
+            if place.kind == WORKLOAD and place.target:
+                engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
     found: dict[str, list[EngineMemory]] = {}
     for (slug, _), engine in engines.items():
         figures = kv_figures(engine.rows, *stated.get(slug, (None, None)))

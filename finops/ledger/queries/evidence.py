@@ -12,14 +12,25 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Max, Q
 
+from finops.core.allocation import WORKLOAD, Assigner
 from finops.core.kv import FULL_BYTES, kv_shape
+from finops.core.kv_agreement import HALF_UNIT_BYTES, Agreement, agreement
+from finops.core.period import Period
 from finops.core.plainly import when
-from finops.ledger.models import EngineStart, EvidenceLink, ModelConfig, Workload
+from finops.ledger.models import (
+    CacheHour,
+    EngineStart,
+    EvidenceLink,
+    ModelConfig,
+    Series,
+    Workload,
+)
 
-HALF_UNIT_BYTES = (1 << 30) // 200
-"""A size printed in GiB with two decimals may be so much more or less."""
+from .as_of import known_by
+
+BY_POD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,11 @@ class KvBytes:
 class Evidence:
     """Every log and configuration of the ledger, read once, with the links that hold."""
 
-    def __init__(self, as_of: datetime | None = None) -> None:
+    def __init__(
+        self, as_of: datetime | None = None, shown: Mapping[str, frozenset[str]] | None = None
+    ) -> None:
+        """`shown` are the models that each workload's engines name on their metrics."""
+        self.shown = shown or {}
         before = Q() if as_of is None else Q(posted_at__lte=as_of)
         self.starts = list(EngineStart.objects.filter(before).order_by("pk"))
         self.configs = list(ModelConfig.objects.filter(before).order_by("pk"))
@@ -44,21 +59,28 @@ class Evidence:
     def start_of(
         self,
         labels: Mapping[str, str],
-        at: datetime,
+        first: datetime,
+        last: datetime,
         *,
         slug: str | None,
         model: str | None = None,
         pool_tokens: int | None = None,
         engine: str = "",
     ) -> EngineStart | None:
-        """The start that an engine with these labels had at an instant; None when no log tells."""
+        """The start of an engine with these labels; None when no log tells.
+
+        A start comes before the first reading of the process (`first`), and the nearest one counts;
+        one that a person linked to the pod comes before the last reading. A log without an instant
+        is used where none with one is found.
+        """
         best: tuple[tuple[int, bool, datetime], EngineStart] | None = None
         for one in self.starts:
             rank = self._rank(one, labels, slug, model)
             if not rank or one.has_failed or not _fits(one, pool_tokens, engine):
                 continue
-            begun = one.started_at or one.posted_at
-            key = (rank, begun <= at, begun)
+            if one.started_at is not None and one.started_at > (last if rank == BY_POD else first):
+                continue
+            key = (rank, one.started_at is not None, one.started_at or one.posted_at)
             if best is None or key > best[0]:
                 best = key, one
         return best[1] if best else None
@@ -71,7 +93,7 @@ class Evidence:
             if link.workload.slug != slug:
                 return 0
             pod = labels.get("exported_pod") or labels.get("pod", "")
-            return (3 if link.pod == pod else 0) if link.pod else 2
+            return (BY_POD if link.pod == pod else 0) if link.pod else 2
         names = {one.model, *one.served_names} - {""}
         return int(bool(names & {labels.get("model_name"), model}))
 
@@ -91,16 +113,46 @@ class Evidence:
         return max(mine, key=lambda one: one.started_at or one.posted_at, default=None)
 
     def _is_of(self, one: EngineStart, workload: Workload) -> bool:
-        return bool(self._rank(one, {}, workload.slug, workload.model)) or (
-            one.document_id in self.links and self.links[one.document_id].workload_id == workload.pk
-        )
+        link = self.links.get(one.document_id)
+        if link is not None:
+            return link.workload_id == workload.pk
+        return bool({one.model, *one.served_names} & self._names(workload))
+
+    def _names(self, workload: Workload) -> set[str]:
+        """The model's names: as people gave it and as the engines show it."""
+        return {workload.model, *self.shown.get(workload.slug, ())} - {""}
 
     def _config_of(self, workload: Workload) -> ModelConfig | None:
         linked = [c for c in self.configs if self._links_to(c.document_id, workload)]
         named = [c for c in self.configs if c.document_id not in self.links]
         return next(reversed(linked), None) or next(
-            (c for c in reversed(named) if c.model and c.model == workload.model), None
+            (c for c in reversed(named) if c.model in self._names(workload)), None
         )
+
+    def agreement_of(self, start: EngineStart) -> Agreement | None:
+        """A start's pool as its log and as the model's configuration tell it; None where either
+        does not, or layers are of several kinds."""
+        worker, config = first_worker(start), self._config_for(start)
+        told = self._by_config(config, start) if config is not None else None
+        return agreement(
+            told.bytes_per_token if told else None,
+            worker.get("kv_tokens"),
+            worker.get("kv_bytes"),
+            worker.get("block_size"),
+        )
+
+    def _config_for(self, start: EngineStart) -> ModelConfig | None:
+        link = self.links.get(start.document_id)
+        if link is not None:
+            return self._config_of(link.workload)
+        names = {start.model, *start.served_names} - {""}
+        for one in reversed(self.configs):
+            whose = self.links.get(one.document_id)
+            if names & (
+                {one.model} if whose is None else {one.model, *self._names(whose.workload)}
+            ):
+                return one
+        return None
 
     def _links_to(self, document: str, workload: Workload) -> bool:
         link = self.links.get(document)
@@ -182,15 +234,32 @@ def _stated(workload: Workload) -> KvBytes | None:
 
 
 def stated_memory(
-    workloads: Iterable[Workload], as_of: datetime | None = None
+    workloads: Iterable[Workload],
+    as_of: datetime | None = None,
+    shown: Mapping[str, frozenset[str]] | None = None,
 ) -> dict[str, tuple[int | None, int | None]]:
     """By workload: KV bytes of a token on one GPU, and the longest request where people state it."""
-    evidence = Evidence(as_of)
+    evidence = Evidence(as_of, shown)
     found = {}
     for one in workloads:
         known = evidence.kv_bytes(one)
         found[one.slug] = (known.bytes_per_token if known else None, one.max_model_len)
     return found
+
+
+def names_shown(
+    period: Period, assign: Assigner, as_of: datetime | None = None
+) -> dict[str, frozenset[str]]:
+    """By workload, the models that its engines name on the metrics of their cache in a period."""
+    hours = CacheHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
+    last = dict(hours.order_by().values_list("series_id").annotate(Max("hour")))
+    found: dict[str, set[str]] = {}
+    for one in Series.objects.filter(pk__in=last).select_related("target__source"):
+        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
+        place, model = assign(labels, last[one.pk]), one.labels.get("model_name")
+        if place.kind == WORKLOAD and place.target and model:
+            found.setdefault(place.target, set()).add(model)
+    return {slug: frozenset(names) for slug, names in found.items()}
 
 
 def evidence_rows() -> list[dict[str, Any]]:
@@ -212,6 +281,7 @@ def _start_row(one: EngineStart, evidence: Evidence) -> dict[str, Any]:
         "failure": failure.get("kind"),
         "kv_bytes": worker.get("kv_bytes"),
         "kv_tokens": worker.get("kv_tokens"),
+        "agreement": agreed.as_json() if (agreed := evidence.agreement_of(one)) else None,
         "posted_at": when(one.posted_at),
     }
 
@@ -225,6 +295,7 @@ def _config_row(one: ModelConfig, evidence: Evidence) -> dict[str, Any]:
         "failure": None,
         "kv_bytes": None,
         "kv_tokens": None,
+        "agreement": None,
         "posted_at": when(one.posted_at),
     }
 

@@ -31,7 +31,7 @@ from finops.sources.engines import role_of
 from .allocation import rules, shared_keys
 from .baselines import newest_baselines
 from .changes import change_of, confirmed, load_hours
-from .evidence import stated_memory
+from .evidence import names_shown, stated_memory
 from .exchange_rates import quotes_of
 from .export_memory import cache_hours, engines_and_devices, preemptions
 from .export_nodes import nodes_and_holders
@@ -222,7 +222,8 @@ def _exchange_rates(reading: Reading) -> Iterator[Table]:
 
 
 def _workloads(reading: Reading) -> Table:
-    stated = stated_memory(reading.workloads, reading.as_of)
+    shown = names_shown(reading.period, reading.series_places, reading.as_of)
+    stated = stated_memory(reading.workloads, reading.as_of, shown)
     columns = ("slug", "model", "stack", "team", "purpose", "cluster", "namespace",
                "rate_cap_tokens_per_second", "kv_bytes_per_token", "max_model_len")  # fmt: skip
     rows = [

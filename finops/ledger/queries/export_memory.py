@@ -18,6 +18,7 @@ from .export_table import Table, table
 from .guidance import Kind, kind_of
 from .ladder import hours_by_kind
 from .memory_fleet import EngineMemory, Fleet, fleet
+from .presence import first_readings
 from .rightsizing import device_total, is_sized_by_hand
 
 SETTINGS = ("series", "kind", "devices", "gpus", "engines_on_card", "log", "log_setting",
@@ -37,11 +38,15 @@ def cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
     )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     rows = list(newest.values_list("series_id", "hour", *names))
-    yield table("cache_hours", ("series", "hour", *names[:-1], "setting"), rows)
+    series = {one.pk: one for one in _with_source(row[0] for row in rows)}
+    at = names.index("observed_ms") + 2, names.index("stale_ms") + 2
+    held = {(row[0], row[1]): sum(row[index] for index in at) for row in rows}
+    firsts = first_readings(held, series, as_of)
+    kept = ("series", "hour", *names[:-1], "setting", "first_ms")
+    yield table("cache_hours", kept, ((*row, firsts.get((row[0], row[1]))) for row in rows))
     columns = ("series", "target", "engine", "name", "labels")
     yield table("engines", columns, (
-        (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s))
-        for s in _with_source(row[0] for row in rows)
+        (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s)) for s in series.values()
     ))  # fmt: skip
 
 
@@ -100,7 +105,7 @@ def _settings(engine: EngineMemory, known: Fleet) -> tuple[Any, ...]:
     told, configuration = engine.worker(0), engine.configuration
     log = engine.start.figures if engine.start else {}
     given = configuration.get("kv_cache_memory_bytes", "")
-    on_card = [len(known.devices[name].engines) for name in engine.devices]
+    on_card = [known.devices[name].engines_at_once for name in engine.devices]
     return (
         engine.series.pk, kind_name(kind_of(engine.series)), engine.devices, engine.gpus,
         max(on_card, default=None), engine.start.document_id if engine.start else None,

@@ -37,7 +37,7 @@ from .changes import confirmed_changes
 from .costs import other_currencies
 from .counts import preemptions
 from .engine_memory import engine_memory
-from .evidence import stated_memory
+from .evidence import names_shown, stated_memory
 from .exchange_rates import chosen_currency
 from .invoices import invoice_tie_out, provisional_months
 from .memory_closing import closings
@@ -56,7 +56,8 @@ def facts(period: Period, *, week: str, as_of: datetime | None = None) -> Facts:
     """The facts of a week as the ledger stood at `as_of`: the same for the same instant, whatever
     arrives later."""
     reading = read(period, as_of)
-    sizes = stated_memory(reading.workloads, as_of)
+    shown = names_shown(period, reading.series_places, as_of)
+    sizes = stated_memory(reading.workloads, as_of, shown)
     counted = preemptions(period, as_of)
     memory = engine_memory(period, reading.series_places, sizes, counted, as_of)
     engines = fleet(period, as_of)

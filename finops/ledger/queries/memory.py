@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -12,9 +13,10 @@ from finops.core.engine_start import gib
 from finops.core.holders import other_byte_ms
 from finops.core.memory import sentence
 from finops.core.memory_closing import headroom_cost
-from finops.core.memory_table import Means, Table, added, table_of
+from finops.core.memory_table import BESIDE, PARTS, Exact, Means, Table, table_of, together
 from finops.core.money import plain
 from finops.core.period import Period, instant_of, rfc3339
+from finops.core.presence import Span, at_once, length_ms
 from finops.ledger.models import DeviceHour
 
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
@@ -26,7 +28,10 @@ SLICED = "a MIG instance: figures are those of the slice where the exporter tell
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
 ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
-TWO_ENGINES = "{} engines share this GPU: the parts of each are told by its own log and gauges"
+MEASURED = frozenset({"total", "used", "free", "driver", "other"})
+TWO_ENGINES = (
+    "{} engines share this GPU at one time: the parts of each are told by its own log and gauges"
+)
 OTHERS = (
     "no exporter read here tells apart who holds this GPU's memory: what other programs hold is part of "
     "the remainder"
@@ -47,8 +52,44 @@ def device_table(
     device: Device, engines: Iterable[tuple[EngineMemory, int]], hour: datetime | None = None
 ) -> Table:
     """The table of one GPU with these engines on it, over the period or in one hour."""
+    return table_of(_device(device, list(engines), hour).parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A GPU, or an engine's part of one, with when it was there."""
+
+    parts: Exact
+    spans: Sequence[Span]
+
+
+def _device(
+    device: Device,
+    engines: Sequence[tuple[EngineMemory, int]],
+    hour: datetime | None = None,
+    *,
+    only: bool = False,
+) -> _Piece:
+    """One GPU; with `only` just the time in which one of these engines was on it."""
+    theirs = [span for engine, _ in engines for span in engine.there(hour)]
+    spans = theirs if only else [*device.there(hour), *theirs]
+    rows = device.rows_of(hour)
+    if only:
+        seen = {instant for engine, _ in engines for instant in engine.by_hour}
+        rows = [row for row in rows if row.hour in seen]
+    whole = length_ms(spans)
+    pieces = [
+        (_engine(engine, number, hour), length_ms(engine.there(hour)))
+        for engine, number in engines
+        if engine.rows_of(hour)
+    ]
+    return _Piece(_with_engines(_measured(device, rows), together(pieces, whole)), spans)
+
+
+def _measured(device: Device, rows: Iterable[DeviceHour]) -> Exact:
+    """What a GPU's exporter told over some hours."""
     means = Means()
-    for row in device.rows_of(hour):
+    for row in rows:
         held = row.observed_ms
         means.add("total", row.total_bytes, held)
         for name, total in (("used", row.used_byte_ms), ("free", row.free_byte_ms),
@@ -56,8 +97,7 @@ def device_table(
             means.add(name, total / held if total is not None and held else None, held)
         other = _other(device, row)
         means.add("other", Decimal(other) / held if other is not None and held else None, held)
-    parts = [engine_table(engine, number, hour) for engine, number in engines]
-    return _with_engines(table_of(means), parts)
+    return means.exact()
 
 
 def _other(device: Device, row: DeviceHour) -> Decimal | int | None:
@@ -66,24 +106,32 @@ def _other(device: Device, row: DeviceHour) -> Decimal | int | None:
     All that is in use where pods are told and none of them is an engine's.
     """
     engines = [engine for engine, _ in device.engines]
-    told = other_byte_ms(row.holders, {"/".join(one.tenant) for one in engines}, len(engines))
+    now = at_once([(1, engine.there(row.hour)) for engine in engines]) or len(engines)
+    told = other_byte_ms(row.holders, {"/".join(one.tenant) for one in engines}, now)
     if told is None and row.tenants and not engines:
         return row.used_byte_ms
     return told
 
 
 def group_table(
-    engines: list[EngineMemory], devices: list[Device], hour: datetime | None = None
+    engines: list[EngineMemory],
+    devices: list[Device],
+    hour: datetime | None = None,
+    *,
+    whole_devices: bool = False,
 ) -> Table:
-    """Engines together with the GPUs they are on; a GPU is counted once."""
-    tables, chosen = [], {id(engine) for engine in engines}
+    """Engines together with the GPUs they are on, each for the share of the time it was there; a
+    GPU is counted once. With `whole_devices` GPUs count for all the time they were measured."""
+    pieces, chosen = [], {id(engine) for engine in engines}
     for device in devices:
         mine = [(engine, n) for engine, n in device.engines if id(engine) in chosen]
-        tables.append(device_table(device, mine, hour))
+        pieces.append(_device(device, mine, hour, only=not whole_devices))
     for engine in engines:
-        if not engine.devices:
-            tables += [engine_table(engine, number, hour) for number in range(engine.gpus)]
-    return added(tables)
+        if not engine.devices and engine.rows_of(hour):
+            parts = [_engine(engine, number, hour) for number in range(engine.gpus)]
+            pieces += [_Piece(one, engine.there(hour)) for one in parts]
+    whole = length_ms(span for piece in pieces for span in piece.spans)
+    return table_of(together([(p.parts, length_ms(p.spans)) for p in pieces], whole))
 
 
 def hours_of(engines: Iterable[EngineMemory]) -> list[datetime]:
@@ -98,24 +146,19 @@ def memory_hours(period: Period, slug: str | None = None) -> list[dict[str, Any]
     names = {name for engine in engines for name in engine.devices}
     devices = [known.devices[name] for name in sorted(names)]
     return [
-        {"hour": rfc3339(hour)} | group_table(engines, devices, hour).as_json()
+        {"hour": rfc3339(hour)}
+        | group_table(engines, devices, hour, whole_devices=slug is None).as_json()
         for hour in hours_of(engines)
     ]
 
 
-def _with_engines(device: Table, engines: list[Table]) -> Table:
+def _with_engines(device: Exact, engines: Exact) -> Exact:
     """A GPU's own figures and those of the engines on it, together."""
-    both = added(engines) if engines else Table(None, {}, {})
-    parts = {name: device.parts.get(name) for name in ("driver", "free", "other")}
-    names = ("weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
-    parts |= {name: both.parts.get(name) for name in names}
-    beside = {"used": device.beside.get("used")}
-    beside |= {name: both.beside.get(name) for name in ("kv_reserved", "activation_peak")}
-    return Table(device.total, parts, beside)
+    return {name: (device if name in MEASURED else engines).get(name) for name in (*PARTS, *BESIDE)}
 
 
-def engine_table(engine: EngineMemory, number: int, hour: datetime | None = None) -> Table:
-    """What one engine takes of one GPU, over the period or in one hour."""
+def _engine(engine: EngineMemory, number: int, hour: datetime | None = None) -> Exact:
+    """What one engine takes of one GPU while it is there, over the period or in one hour."""
     means = Means()
     for row in engine.rows_of(hour):
         reserved = engine.reserved_bytes(row, number)
@@ -132,15 +175,7 @@ def engine_table(engine: EngineMemory, number: int, hour: datetime | None = None
     told = engine.worker(number)
     for name in ("weights", "graphs", "non_torch", "activation_peak"):
         means.add(name, told.get(f"{name}_bytes"), 1)
-    return _rounded(table_of(means))
-
-
-def _rounded(table: Table) -> Table:
-    """Unreferenced is what active leaves of reserved, so that the rounded parts add up."""
-    reserved, active = table.beside.get("kv_reserved"), table.parts.get("kv_active")
-    if reserved is None or active is None:
-        return table
-    return Table(table.total, {**table.parts, "kv_unreferenced": reserved - active}, table.beside)
+    return means.exact()
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -184,8 +219,8 @@ def _gpu_row(device: Device) -> dict[str, Any]:
     labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
     value |= _peak_of_devices([device])
-    if len(device.engines) > 1:
-        flags.append(TWO_ENGINES.format(len(device.engines)))
+    if device.engines_at_once > 1:
+        flags.append(TWO_ENGINES.format(device.engines_at_once))
     over = over_profile(value)
     if over is not None:
         flags.append(OVER_PROFILE.format(gib(over)))
@@ -199,13 +234,15 @@ def _gpu_row(device: Device) -> dict[str, Any]:
 
 
 def _others_at_start(device: Device) -> int | None:
-    """What was in use on the GPU before its only engine took anything, by the engine's log."""
-    if len(device.engines) != 1:
+    """What was in use on the GPU before its engine took anything, by the engine's log; of engines
+    that followed each other the most."""
+    if device.engines_at_once > 1:
         return None
-    engine, number = device.engines[0]
-    told = engine.worker(number)
-    total, free = told.get("total_bytes"), told.get("free_at_start_bytes")
-    return None if total is None or free is None else int(total) - int(free)
+    told = [engine.worker(number) for engine, number in device.engines]
+    pairs = [(one.get("total_bytes"), one.get("free_at_start_bytes")) for one in told]
+    held = [None if None in (t, f) else int(t or 0) - int(f or 0) for t, f in pairs]
+    known = [value for value in held if value is not None]
+    return max(known, default=None) if len(known) == len(pairs) else None
 
 
 def _group_row(
@@ -219,21 +256,43 @@ def _group_row(
     flags = [SHARED] if any(device.shared for device in devices) else []
     if any(not engine.devices for engine in engines):
         flags.append(NO_DEVICE)
-    gpus: int | None = len(devices) + sum(e.gpus for e in engines if not e.devices)
+    apart = [(e.gpus, e.there(None)) for e in engines if not e.devices]
+    held = [(1, _held(d, engines, whole=key == "fleet")) for d in devices]
+    gpus: int | None = at_once([*held, *apart])
     if not all(engine.gpus_known for engine in engines):
         gpus = None
         flags.append(ONE_GPU)
-    value = {"key": key, "labels": labels, "gpus": gpus}
-    value |= group_table(engines, devices).as_json()
-    value |= _busiest(engines, devices)
+    value = {"key": key, "labels": labels, "gpus": gpus, "gpus_without_metrics": at_once(apart)}
+    value |= _seen(engines)
+    value |= group_table(engines, devices, whole_devices=key == "fleet").as_json()
+    value |= _busiest(engines, devices, whole_devices=key == "fleet")
     return value | _peak_of_devices(devices) | _engine_values(engines, flags)
 
 
-def _busiest(engines: list[EngineMemory], devices: list[Device]) -> dict[str, Any]:
+def _held(device: Device, engines: list[EngineMemory], *, whole: bool) -> list[Span]:
+    """When a GPU counts to a group: while one of its engines is on it, the fleet's always."""
+    theirs = [s for e in engines if device.name in e.devices for s in e.there(None)]
+    return [*device.there(None), *theirs] if whole else theirs
+
+
+def _seen(engines: list[EngineMemory]) -> dict[str, Any]:
+    """From when to when the engines were read in the period."""
+    spans = [span for engine in engines for span in engine.there(None)]
+    first = min((start for start, _ in spans), default=None)
+    last = max((end for _, end in spans), default=None)
+    return {
+        "first_seen": None if first is None else rfc3339(instant_of(first)),
+        "last_seen": None if last is None else rfc3339(instant_of(last)),
+    }
+
+
+def _busiest(
+    engines: list[EngineMemory], devices: list[Device], *, whole_devices: bool
+) -> dict[str, Any]:
     """The hour in which live requests held most of the cache, with its own table."""
     best: tuple[int, datetime, Table] | None = None
     for hour in hours_of(engines):
-        table = group_table(engines, devices, hour)
+        table = group_table(engines, devices, hour, whole_devices=whole_devices)
         active = table.parts.get("kv_active")
         if active is not None and (best is None or active > best[0]):
             best = active, hour, table
@@ -263,7 +322,10 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
             {
                 "engine": engine.name,
                 "workload": engine.slug,
+                "first_seen": rfc3339(found.first_seen),
+                "last_seen": rfc3339(found.last_seen),
                 "reserved_tokens": found.reserved_tokens,
+                "reserved_tokens_mean": _whole(found.reserved_tokens_mean),
                 "active_tokens_mean": _whole(found.active_tokens_mean),
                 "peak_active_tokens": found.peak_active_tokens,
                 "peak_at": None if found.peak_at is None else rfc3339(found.peak_at),

@@ -25,7 +25,7 @@ def closings(reading: Reading, known: Fleet) -> tuple[Closing, ...]:
         found.append(Closing(slug, held, cost or None))
     if known.engines or known.devices:
         devices = [device for _, device in sorted(known.devices.items())]
-        found.append(Closing(FLEET, group_table(known.engines, devices)))
+        found.append(Closing(FLEET, group_table(known.engines, devices, whole_devices=True)))
     return tuple(found)
 
 

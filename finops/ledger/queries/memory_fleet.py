@@ -12,13 +12,16 @@ from datetime import datetime
 from typing import Any
 
 from finops.core.allocation import WORKLOAD
-from finops.core.memory import CacheRow, KvFigures, kv_figures
-from finops.core.period import Period
+from finops.core.kv_agreement import Agreement
+from finops.core.memory import CacheRow, KvFigures, kv_figures, presence
+from finops.core.period import Period, milliseconds
+from finops.core.presence import Span, at_once, spans_of
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
 
 from .allocation import assign_series
 from .as_of import known_by
-from .evidence import Evidence, KvBytes
+from .evidence import Evidence, KvBytes, names_shown
+from .presence import HOUR, begun_by, placed
 
 CACHE_FIELDS = (
     "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
@@ -44,9 +47,16 @@ class EngineMemory:
     rows: list[CacheRow] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     by_hour: dict[datetime, CacheRow] = field(default_factory=dict)
+    spans: dict[int, Span] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
     def __post_init__(self) -> None:
         self.by_hour = {row.hour: row for row in self.rows}
+        self.spans = presence(self.rows)
+
+    def there(self, hour: datetime | None) -> list[Span]:
+        """When the engine was there, in one hour or in the whole period for None."""
+        return _within(self.spans, hour)
 
     def rows_of(self, hour: datetime | None) -> list[CacheRow]:
         """The rows of one hour, of the whole period for None."""
@@ -127,6 +137,22 @@ class Device:
     rows: list[DeviceHour] = field(default_factory=list)
     engines: list[tuple[EngineMemory, int]] = field(default_factory=list)
     by_hour: dict[datetime, DeviceHour] = field(default_factory=dict)
+    spans: dict[int, Span] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Once all its rows are known."""
+        self.by_hour = {row.hour: row for row in self.rows}
+        hours = [(milliseconds(row.hour), row.observed_ms, None) for row in self.rows]
+        self.spans = spans_of(hours)
+
+    def there(self, hour: datetime | None) -> list[Span]:
+        """When it was measured, in one hour or in the whole period for None."""
+        return _within(self.spans, hour)
+
+    @property
+    def engines_at_once(self) -> int:
+        """The most engines that were on it at one time: those that follow each other are one."""
+        return at_once([(1, engine.spans.values()) for engine, _ in self.engines])
 
     def rows_of(self, hour: datetime | None) -> list[DeviceHour]:
         """The rows of one hour, of the whole period for None."""
@@ -150,6 +176,13 @@ class Device:
         return "/" in self.name or any(row.labels.get("GPU_I_PROFILE") for row in self.rows)
 
 
+def _within(spans: Mapping[int, Span], hour: datetime | None) -> list[Span]:
+    if hour is None:
+        return list(spans.values())
+    span = spans.get(milliseconds(hour))
+    return [] if span is None else [span]
+
+
 @dataclass(slots=True)
 class Fleet:
     """Engines and GPUs of a period, joined by namespace and pod, else by host."""
@@ -161,14 +194,14 @@ class Fleet:
 
 def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     """Reads a period's engines and GPUs once."""
-    evidence = Evidence(as_of)
+    evidence = Evidence(as_of, names_shown(period, assign_series(as_of), as_of))
     known = {w.slug: w for w in Workload.objects.all()}
     kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
     engines = _engines(period, evidence, known, kv, as_of)
     devices = _devices(period, as_of)
     held: dict[tuple[str, str], list[Device]] = {}
     for device in devices.values():
-        device.by_hour = {row.hour: row for row in device.rows}
+        device.close()
         for tenant in device.tenants:
             held.setdefault(tenant, []).append(device)
     numbers: dict[tuple[str, str], set[str]] = {}
@@ -252,20 +285,24 @@ def _engines(
     for series_id, configuration, *values in named:
         settings[series_id] = configuration
         rows.setdefault(series_id, []).append(CacheRow(*values))
-    series = Series.objects.filter(pk__in=rows).select_related("target__source")
+    series = {s.pk: s for s in Series.objects.filter(pk__in=rows).select_related("target__source")}
+    rows = placed(rows, series, as_of)
+    begun = begun_by(rows, series, period)
     found = []
-    for one in series:
+    for one in series.values():
         last = rows[one.pk][-1]
         labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
         place = assign(labels, last.hour)
         slug = place.target if place.kind == WORKLOAD else None
         start = evidence.start_of(
-            one.labels, period.end, slug=slug, model=known[slug].model if slug else None,
-            pool_tokens=last.pool_tokens, engine=one.engine,
+            one.labels, begun[one.pk], last.hour + HOUR, slug=slug,
+            model=known[slug].model if slug else None, pool_tokens=last.pool_tokens, engine=one.engine,
         )  # fmt: skip
         mine = kv.get(slug) if slug else None
         longest = known[slug].max_model_len if slug else None
-        found.append(EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk]))
+        engine = EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk])
+        engine.agreement = evidence.agreement_of(start) if start else None
+        found.append(engine)
     return sorted(found, key=lambda e: (e.slug or "", e.name))
 
 

@@ -32,14 +32,14 @@ def _hours(
     size = sizes.pop() if len(sizes) == 1 else None
     firsts = [known.devices[engine.devices[0]] for engine in engines if engine.devices]
     measured = firsts if len(firsts) == len(engines) else []
-    totals = [row.total_bytes for device in measured for row in device.rows[-1:]]
+    totals = [device.rows[-1].total_bytes for device in measured]
     return memory_hours(
         slug,
         period,
         [engine.rows for engine in engines],
         size,
         [_used(device) for device in measured],
-        sum(total or 0 for total in totals) if all(totals) and totals else None,
+        [total for total in totals if total] if all(totals) else [],
     )
 
 

@@ -251,7 +251,7 @@ def _money(
         return None
     on_card = None
     if engine.devices:
-        on_card = max(len(known.devices[name].engines) for name in engine.devices)
+        on_card = max(known.devices[name].engines_at_once for name in engine.devices)
     cost = None
     if engine.slug is not None:
         whole = reading.whole.cost(engine.slug, reading.currency)

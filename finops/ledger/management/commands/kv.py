@@ -6,9 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from finops.core.kv import KV_DTYPES, kv_shape
+from finops.core.kv import KV_DTYPES, KvShape, kv_shape
+from finops.core.kv_agreement import agreement
 from finops.ledger.cli import CannotRun
 from finops.ledger.plain_command import Command as Base
+from finops.sources import engine_log
 from finops.sources.model_config import read_config
 from finops.sources.records import Refused
 
@@ -23,6 +25,7 @@ class Command(Base):
         parser.add_argument("--tp", type=int, default=1, help="GPUs of tensor parallelism")
         parser.add_argument("--pp", type=int, default=1, help="stages of pipeline parallelism")
         parser.add_argument("--kv-dtype", default="auto", help=", ".join(KV_DTYPES))
+        parser.add_argument("--log", metavar="ENGINE.LOG", help="a start-up log to compare with")
         parser.add_argument("--max-model-len", type=int, help="tokens of the longest request")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
@@ -41,11 +44,23 @@ class Command(Base):
             )
         except ValueError as error:
             raise CannotRun(str(error)) from error
-        return {
+        found: dict[str, Any] = {
             "attention": shape.attention,
             "bytes_per_token_per_gpu": shape.bytes_per_token_per_gpu,
             "bytes_for_max_model_len_per_gpu": shape.bytes_for_max_model_len_per_gpu,
             "weights_bytes_per_gpu": shape.weights_bytes_per_gpu,
             "max_model_len": shape.max_model_len,
             "notes": list(shape.notes),
-        }, True
+        }
+        found |= self._compared(shape, options["log"])
+        return found, all(one["agrees"] for one in found.get("agreement", ()))
+
+    def _compared(self, shape: KvShape, log: str | None) -> dict[str, Any]:
+        """What each engine of a log printed of its cache, beside the configuration's own."""
+        if log is None:
+            return {}
+        starts = engine_log.read_text(self.file_of(log).read_text("utf-8", "replace"))
+        size = shape.bytes_per_token_per_gpu if shape.is_single_group else None
+        firsts = [one.workers[0] for one in starts if one.workers]
+        told = [agreement(size, w.kv_tokens, w.kv_bytes, w.block_size) for w in firsts]
+        return {"agreement": [one.as_json() | {"says": one.sentence} for one in told if one]}

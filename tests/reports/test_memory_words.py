@@ -1,0 +1,61 @@
+"""What the reservation bought, in words, of engines together and after each other (method §8.7)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from reports import memory_words
+from reports.memory_words import active_share, at_one_time
+
+
+def bought(rows: list[dict[str, Any]]) -> str:
+    """The sentence with plain commas between thousands."""
+    return memory_words.bought(rows).replace("\u202f", ",")
+
+
+def _row(first: int, last: int, **changes: Any) -> dict[str, Any]:
+    """An engine that was there from one hour of a day to another."""
+    return {
+        "workload": "assist-8b", "first_seen": f"2026-11-16T{first:02d}:00:00Z",
+        "last_seen": f"2026-11-16T{last:02d}:00:00Z", "reserved_tokens": 32_768,
+        "active_tokens_mean": "8192", "observed_seconds": (last - first) * 3600, "peak_running": 7,
+        "contiguous_slots": 3, "max_model_len": 8_192, "preemptions": 0,
+    } | changes  # fmt: skip
+
+
+def test_lives_of_one_engine_are_one_reservation() -> None:
+    rows = [_row(0, 5), _row(6, 20)]
+    assert (at_one_time(rows), at_one_time(rows, "reserved_tokens")) == (1, 32_768)
+    text = bought(rows)
+    assert text.startswith("2 engines followed one another, one at a time; each reserved room for")
+    assert "32,768 tokens" in text and "65,536" not in text
+
+
+def test_replicas_and_a_successor_are_told_apart() -> None:
+    """Two at one time, three in the week; slots are of the engine whose requests are told."""
+    rows = [_row(0, 20), _row(0, 5), _row(6, 20, peak_running=9)]
+    text = bought(rows)
+    assert text.startswith("3 engines, at most 2 of them at one time, reserved room for 65,536")
+    assert "9 requests ran together on one engine" in text
+    assert "room of that engine is 32,768 tokens" in text and "its memory would have held 3" in text
+
+
+def test_one_engine_and_one_request() -> None:
+    text = bought([_row(0, 20, peak_running=1)])
+    assert text.startswith("The engine reserved room for 32,768 tokens")
+    assert (
+        "1 request ran together" in text and "the same memory would have held 3 (one block" in text
+    )
+    assert "one block" not in bought([_row(0, 20, contiguous_slots=4)])
+
+
+def test_older_reports_that_do_not_tell_when_add_up() -> None:
+    rows = [_row(0, 5, first_seen=None), _row(6, 20, first_seen=None)]
+    assert at_one_time(rows, "reserved_tokens") == 65_536
+
+
+def test_the_share_in_use_is_weighed_by_time() -> None:
+    """A quarter of the pool for five hours and a half for fifteen: 43.75 %."""
+    rows = [_row(0, 5), _row(5, 20, active_tokens_mean="16384")]
+    assert active_share(rows) == Decimal("0.4375")
