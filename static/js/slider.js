@@ -17,7 +17,8 @@ for (const list of document.querySelectorAll("select[data-slider]")) {
     list.selectedIndex = Number(slider.value);
     say();
   });
-  slider.addEventListener("change", () => list.form.requestSubmit()); // let go of: show it
+  // Let go of, it shows; from the keyboard the button does, so that focus stays while stepping.
+  slider.addEventListener("pointerup", () => list.form.requestSubmit());
   list.addEventListener("change", () => {
     slider.value = String(list.selectedIndex);
     say();
