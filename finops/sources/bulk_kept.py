@@ -28,7 +28,7 @@ from finops.sources.bulk_table import (
 )
 from finops.sources.cells import NULLS, text_map, text_or_none
 from finops.sources.focus import charge_of, period
-from finops.sources.focus_columns import CALLED
+from finops.sources.focus_columns import ALLOCATED, ALLOCATED_TAGS, CALLED
 from finops.sources.gpu_shapes import UNRECOGNISED
 from finops.sources.records import ChargeRecord
 from finops.sources.rows import Fault, Row
@@ -71,7 +71,11 @@ QUANTITIES: Final = {
 }
 TAGS: Final = "Tags"
 _CELLS: Final = tuple(name for names in TEXTS.values() for name in names)
-READ: Final = tuple(dict.fromkeys((*SHAPE, *SPAN, *_CELLS, *QUANTITIES.values(), TAGS)))
+_ALLOCATED: Final = (*ALLOCATED.values(), ALLOCATED_TAGS)
+"""A line that has any of them is odd: its tags are made of several cells."""
+READ: Final = tuple(
+    dict.fromkeys((*SHAPE, *SPAN, *_CELLS, *QUANTITIES.values(), TAGS, *_ALLOCATED))
+)
 """Every column that a charge is made of, but its amounts."""
 LINE: Final = (
     "line",
@@ -230,6 +234,7 @@ class KeptLines:
     def _is_ordinary(self) -> str:
         cells = (f", {_BEFORE_CELL}, {engine_name(n)}" for n in _CELLS if n in self.columns)
         found = [f"NOT regexp_matches(concat(''{''.join(cells)}), {_ODD})"]
+        found += [f"{engine_name(name)} = ''" for name in _ALLOCATED if name in self.columns]
         for name in QUANTITIES.values():
             cell = engine_name(name)
             if name in self.columns:

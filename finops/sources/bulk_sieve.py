@@ -15,7 +15,7 @@ from typing import Final
 
 from finops.core.allocation import Rule
 from finops.core.matching import Matcher
-from finops.sources.focus_columns import CALLED, NAMES, UNITS
+from finops.sources.focus_columns import ALLOCATED, ALLOCATED_TAGS, CALLED, NAMES, UNITS
 from finops.sources.gpu_shapes import BUILT, SHORT, SURE, catalogue
 
 EVERY: Final = "TRUE"
@@ -167,9 +167,14 @@ def _holds(matcher: Matcher, texts: Texts) -> str:
 
 def _tag(name: str, start: str, texts: Texts) -> str:
     """A tag's name and value stand in the cell as they are, unless an escape hides them."""
-    cell = texts.get("Tags")
-    if cell is None:
-        return NONE
+    if name in ALLOCATED:
+        return EVERY
+    cells = [texts[column] for column in ("Tags", ALLOCATED_TAGS) if column in texts]
+    return _either(_tag_in(cell, name, start) for cell in cells)
+
+
+def _tag_in(cell: str, name: str, start: str) -> str:
+    """Whether one cell may hold the tag."""
     wanted = [
         f"contains({cell}, {quoted(text)})"
         for text in (name, start)

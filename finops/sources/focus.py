@@ -159,8 +159,15 @@ def charge_of(row: Row) -> ChargeRecord:
         commitment_name=row.text("CommitmentDiscountName"),
         commitment_status=row.text("CommitmentDiscountStatus"),
         invoice=row.text("InvoiceId"),
-        tags=row.map("Tags"),
+        tags=_tags(row),
     )
+
+
+def _tags(row: Row) -> dict[str, str]:
+    """The tags of a line; of a part of a split line also what it is for, whose tags go first."""
+    told = {tag: row.text(column) for tag, column in columns.ALLOCATED.items()}
+    allocated = {tag: text for tag, text in told.items() if text is not None}
+    return row.map("Tags") | allocated | row.map(columns.ALLOCATED_TAGS)
 
 
 def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]:

@@ -64,6 +64,12 @@ EXTRAS: Final = (
 # What price lists, and at last people, call things: asked for a GPU when nothing else tells one.
 NAMES: Final = ("SkuId", "ServiceSubcategory", "ServiceName")
 CALLED: Final = "ResourceName"
+ALLOCATED: Final = {
+    "allocated_resource": "AllocatedResourceId",
+    "allocated_resource_name": "AllocatedResourceName",
+}
+"""What a part of a split line is for, by the tag that it is kept as (1.3 and newer)."""
+ALLOCATED_TAGS: Final = "AllocatedTags"
 UNITS: Final = ("PricingUnit", "ConsumedUnit")
 
 _MANDATORY: Final = [

@@ -531,6 +531,8 @@ CELLS = st.fixed_dictionaries(
         "SkuId": WORDS,
         "PricingUnit": st.sampled_from(["", "Hours", "GPU-Hours"]),
         "Tags": MAPS,
+        "AllocatedTags": MAPS,
+        "AllocatedResourceId": st.sampled_from(["", "", "pod-1", "NULL"]),
     },
 )
 

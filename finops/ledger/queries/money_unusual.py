@@ -145,7 +145,15 @@ def _duplicated(period: Period, as_of: datetime | None = None) -> Iterator[Money
         in_period(period, as_of=as_of)
         .exclude(Q(billed_cost=0) | Q(resource__isnull=True) | Q(billed_cost__isnull=True))
         .order_by()
-        .values("snapshot_id", "document_id", *ALIKE, "currency", "snapshot__issuer")
+        .values(
+            "snapshot_id",
+            "document_id",
+            *ALIKE,
+            "currency",
+            "snapshot__issuer",
+            "tags__allocated_resource",
+            "tags__allocated_resource_name",
+        )
         .annotate(lines=Count("pk"))
         .filter(lines__gt=1)
     )
