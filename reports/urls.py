@@ -91,6 +91,7 @@ urlpatterns = [
     path("changes/", changes.listing, name="changes"),
     path("training/", training.listing, name="training"),
     path("memory/", memory.listing, name="memory"),
+    path("memory/hours/", memory.by_hour, name="memory-hours"),
     path("memory/log/", memory.log, name="memory-log"),
     path("memory/starts/<int:pk>/", memory.start, name="engine-start"),
     path("rightsizing/", rightsizing.listing, name="rightsizing"),

@@ -16,13 +16,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from finops.core.auditor import PER_CENT, UNITS, figures_of, find
 from finops.core.period import week_of
-from finops.ledger.models import EngineStart
+from finops.ledger.models import EngineStart, Workload
 from finops.ledger.queries.evidence import Evidence
-from finops.ledger.queries.memory import memory_rows
+from finops.ledger.queries.memory import memory_hours, memory_rows
 from finops.ledger.which import use_ledger
 from finops.sources import engine_log
 from finops.sources.records import EngineStartRecord, Refused
 from reports.forms_data import LogForm
+from reports.memory_by_hour import stacked
 from reports.memory_lines import bar_of, lines_of, remedy_words, seen_on_device, together
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import clean_name, take
@@ -62,6 +63,28 @@ def listing(request: HttpRequest) -> HttpResponse:
         context["details"] = [_shown(row) for row in shown]
         context |= _elsewhere(request, cards)
     return page(request, "reports/memory.html", context)
+
+
+@require_GET
+@allowed("read")
+def by_hour(request: HttpRequest) -> HttpResponse:
+    """The memory table hour by hour, of the fleet or of one workload, as an area and as rows."""
+    weeks = gauge_weeks()
+    try:
+        week = weeks.chosen(typed(request.GET, "week"))
+    except ValueError as error:
+        raise Http404(str(error)) from None
+    if week is None:
+        return redirect("memory")
+    slug = typed(request.GET, "workload")
+    known = list(Workload.objects.order_by("slug").values_list("slug", flat=True))
+    if slug and slug not in known:
+        raise Http404("no such workload")
+    rows = memory_hours(week_of(week, zone()), slug or None)
+    context: dict[str, Any] = {"weeks": weeks.names, "week": week, "zone": zone().key}
+    context |= {"workloads": known, "slug": slug, "rows": rows}
+    context["chart"] = stacked(rows, f"Memory of {slug or 'all engines'} in {week}")
+    return page(request, "reports/memory_hours.html", context)
 
 
 def _elsewhere(request: HttpRequest, cards: list[dict[str, Any]]) -> dict[str, Any]:

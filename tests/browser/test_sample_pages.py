@@ -35,7 +35,7 @@ PAGES = (
     "/sources/prometheus-eu-prod-1/", f"/sources/prometheus-eu-prod-1/hours/?at={GAP}",
     "/nodes/", "/invoices/", "/rules/",
     "/baselines/", "/prices/", "/help/", "/start/", "/style/", f"/invoices/{MONTH}/", "/mappings/",
-    "/memory/", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
+    "/memory/", "/memory/hours/?workload=chat-70b", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
 OF_AUDITORS = ("/verify/", "/trail/", "/sampler/", f"/sampler/{BEFORE}/1/?rows=3&seed=2026")

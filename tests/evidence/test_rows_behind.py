@@ -140,3 +140,30 @@ def test_the_memory_table_of_the_report_closes_by_hand(
     tampered["memory_tables"][0]["weights_bytes"] = 1
     unequal = gather(report, tampered)
     assert unequal and len(unequal.unequal) == 3
+
+
+def test_the_page_of_hours_shows_each_hour_and_draws_it(
+    tmp_path: Path, client_of: Callable[..., Client]
+) -> None:
+    """A quarter, then three quarters of 27,470 blocks of 2 MiB: 13.4 and 40.2 GiB."""
+    fleet = gpu_fleet.Fleet(hours=2)
+    fleet.engine("chat-0", lambda n: 0.25 if n < 60 else 0.75)
+    fleet.gpu("GPU-a", 74_000, 7_000, exported_namespace="llm", exported_pod="chat-0")
+    add = ("workload", "add", "chat", "--model", "meta-llama/Llama-3.1-8B-Instruct")
+    command(*add, "--stack", "vllm", "--purpose", "inference", "--by", "Ada")
+    command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
+    ingested(gpu_fleet.config(tmp_path / "config.json"), fleet.write(tmp_path / "h.om"))
+    client = client_of("engineer")
+    assert (
+        f"{reverse('memory-hours')}?week={WEEK}" in client.get(reverse("memory")).content.decode()
+    )
+    for given in ({"week": WEEK}, {"week": WEEK, "workload": "chat"}):
+        text = client.get(reverse("memory-hours"), given).content.decode()
+        rows = re.findall(r"<tr><th scope=\"row\" class=\"nowrap\">.*?</tr>", text)
+        cells = [re.findall(r'<td class="num">([\d.+-]+|n/a)', row) for row in rows]
+        assert [row[2] for row in cells] == ["13.4", "40.2"]
+        assert {row[0] for row in cells} == {"79.6"}  # 81,479 MiB
+        assert "kv active: 13.4" in text and '<svg class="memory-hours"' in text
+    wrong = {"week": WEEK, "workload": "other"}
+    assert client.get(reverse("memory-hours"), wrong).status_code == 404
+    assert client.get(reverse("memory-hours"), {"week": "x"}).status_code == 404
