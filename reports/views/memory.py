@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         rows = Paginator(cards if by == "gpu" else memory_rows(period, by), ROWS_A_PAGE)
         context |= {"fleet": fleet and _fleet(fleet, cards), "period": period}
         context["rows"] = shown = rows.get_page(request.GET.get("page"))
+        _tell_apart(rows.object_list)
         context["details"] = [_shown(row) for row in shown]
         context |= _elsewhere(request, cards)
     return page(request, "reports/memory.html", context)
@@ -85,6 +88,14 @@ def by_hour(request: HttpRequest) -> HttpResponse:
     context |= {"workloads": known, "slug": slug, "rows": rows}
     context["chart"] = stacked(rows, f"Memory of {slug or 'all engines'} in {week}")
     return page(request, "reports/memory_hours.html", context)
+
+
+def _tell_apart(rows: Iterable[dict[str, Any]]) -> None:
+    """Rows of one name (an engine that came back with other labels) say when each was there."""
+    known = list(rows)
+    names = Counter(row["key"] for row in known)
+    for row in known:
+        row["is_repeated"] = names[row["key"]] > 1
 
 
 def _elsewhere(request: HttpRequest, cards: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,7 +131,7 @@ def _fleet(row: dict[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:
     measured = together(cards) if row["total_bytes"] is None else None
     unmeasured = None
     if measured is not None:
-        unmeasured = None if row["gpus"] is None else row["gpus"] - len(cards)
+        unmeasured = None if row["gpus"] is None else row["gpus_without_metrics"]
         row = row | measured | {"gpus": len(cards)}
     return _shown(row) | {"is_part": measured is not None, "unmeasured": unmeasured}
 
