@@ -51,7 +51,9 @@ ROWS = (
 ELSEWHERE = (
     (32, "vllm#40256", LOGS),
     (42, "#512", "tests/ledger/test_counting_threads.py"),
+    (42, "dcgm-exporter#380", EVIDENCE),
     (48, "vllm#55169", LOGS),
+    (48, "vllm#55169", EVIDENCE),
 )
 
 

@@ -486,6 +486,7 @@ def test_a_replica_unlike_its_equals_is_told(tmp_path: Path) -> None:
 
 
 def test_a_mig_slice_without_framebuffer_metrics_degrades_visibly(tmp_path: Path) -> None:
+    """dcgm-exporter#380, #512: of a MIG instance FB_FREE and FB_RESERVED are not there."""
     workload()
     fleet = Fleet()
     fleet.engine("chat-0", 0.1, blocks=2000)
