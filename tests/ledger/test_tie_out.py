@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from finops.core.period import month_of
+from finops.core.period import Period, month_of
 from finops.core.tolerance import is_within, subunit, tolerance
+from finops.ledger.models import Document
 from finops.ledger.queries.invoices import InvoiceRow, invoice_tie_out, provisional_months
 from finops.ledger.queries.money_exceptions import money_exceptions
 from tests.ledger.doors import command, ingested
@@ -108,6 +110,17 @@ def test_the_command_tells_the_kinds_of_an_invoices_lines(tmp_path: Path) -> Non
         == told
     )
     assert answer["ok"] is True
+
+
+@ledger
+def test_a_file_of_which_nothing_was_taken_stands_in_the_week_it_came(tmp_path: Path) -> None:
+    ingested(focus_file(tmp_path / "a.csv", {"BilledCost": "soon"}))
+    came = Document.objects.get().received_at
+    week = Period(came - timedelta(days=3), came + timedelta(days=4))
+    weeks = (week, Period(week.start - timedelta(days=7), week.start))
+    told = [[one.kind for one in money_exceptions(period)] for period in weeks]
+    assert ["rejected-rows" in kinds for kinds in told] == [True, False]
+    assert "rejected-rows" not in [one.kind for one in money_exceptions(OCTOBER)]
 
 
 def only(rows: list[InvoiceRow]) -> InvoiceRow:

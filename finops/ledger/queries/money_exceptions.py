@@ -115,14 +115,17 @@ def _billed_of(snapshot: Snapshot) -> list[tuple[str, Decimal | None]]:
 
 
 def _rejected(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
-    """Documents of the period with rejected rows, and those of which nothing could be taken."""
+    """Documents of the period with rejected rows, and those received in it of which nothing could
+    be taken: no row tells what they are of."""
     lines = Charge.objects.filter(
         document=OuterRef("pk"), charge_start__lt=period.end, charge_end__gte=period.start
     )
     hours = {"hour__gte": period.start - timedelta(hours=1), "hour__lt": period.end}
     blocks = ReadingBlock.objects.filter(document=OuterRef("pk"), **hours)
     usage = UsageHour.objects.filter(document=OuterRef("pk"), **hours)
-    nothing = Q(charges=0, readings=0) & ~Exists(UsageHour.objects.filter(document=OuterRef("pk")))
+    nothing = Q(
+        charges=0, readings=0, received_at__gte=period.start, received_at__lt=period.end
+    ) & ~Exists(UsageHour.objects.filter(document=OuterRef("pk")))
     documents = Document.objects.filter(known_by(as_of, "received_at"), rows_rejected__gt=0).filter(
         Q(Exists(lines)) | Q(Exists(blocks)) | Q(Exists(usage)) | nothing
     )
