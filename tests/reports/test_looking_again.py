@@ -94,8 +94,9 @@ def test_what_is_taken_back_is_not_proposed_any_more(sealed: Path) -> None:
     (sealed / "third.csv").write_text(text + "\n")
     assert ingested(sealed / "third.csv")[0]["status"] == "posted"
     assert proposals() == []
-    actions = list(Entry.objects.filter(action__startswith="restatement").values_list("action"))
-    assert actions == [("restatement proposed",), ("restatement not proposed any more",)]
+    rows = Entry.objects.filter(action__startswith="restatement").order_by("number")
+    actions = list(rows.values_list("action", flat=True))
+    assert actions == ["restatement proposed", "restatement not proposed any more"]
 
 
 def test_what_does_not_touch_the_week_is_not_looked_at(sealed: Path) -> None:
