@@ -69,7 +69,7 @@ def test_the_password_page_is_for_those_who_signed_in() -> None:
 def test_the_schedule_is_seeded_once_and_keeps_an_administrators_changes() -> None:
     berlin, tokyo = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Tokyo")
     schedule.seed(berlin)
-    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 5
+    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 6
     weekly = PeriodicTask.objects.get(task="reports.tasks.close_week")
     assert (weekly.crontab.hour, weekly.crontab.day_of_week) == ("6", "1")
     assert weekly.crontab.timezone == berlin
@@ -80,7 +80,7 @@ def test_the_schedule_is_seeded_once_and_keeps_an_administrators_changes() -> No
     weekly.refresh_from_db()
     assert (weekly.crontab.hour, weekly.crontab.timezone) == ("9", tokyo)
     assert not PeriodicTask.objects.get(task__contains="collect").enabled
-    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 5
+    assert PeriodicTask.objects.filter(task__contains="tasks.").count() == 6
 
 
 def test_each_queue_gets_its_own_messages_only() -> None:
