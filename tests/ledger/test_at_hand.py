@@ -161,6 +161,28 @@ def test_window_after_window_gives_what_the_whole_gives(
     assert taken > len(readings) * hours // each
 
 
+@pytest.mark.parametrize("hand", [True, False])
+def test_tokens_that_stood_still_over_a_gap_are_stale_after_it(hand: bool) -> None:
+    """Use without tokens is stale however long nothing was read in between (method §8.9)."""
+    first = round(START.timestamp() * 1000)
+    times = [first + k * 60_000 for k in (*range(60), *range(600, 660))]
+    target = (("instance", "still:8000"), ("job", "vllm"), ("pod", "still"))
+    readings: Readings = {
+        ("vllm:prompt_tokens_total", target): [
+            (t, float(min(t, times[30]) - first)) for t in times
+        ],
+        ("vllm:kv_cache_usage_perc", target): [(t, 0.5) for t in times],
+    }
+    source, at_hand = a_source("still"), AtHand() if hand else None
+    for number, found in enumerate(windows_of([readings], 11, 1)):
+        post(source, number, found, at_hand)
+    rows = {row.hour: row for row in CacheHour.objects.filter(series__target__source=source)}
+    early, late = rows[START], rows[START + timedelta(hours=10)]
+    # The last tokens came at minute 30: from minute 36 on, and after the gap from the beginning.
+    assert (early.observed_ms, early.stale_ms) == (36 * 60_000, 24 * 60_000)
+    assert (late.observed_ms, late.stale_ms) == (0, HOUR_MS)
+
+
 def test_readings_of_another_document_are_not_overlooked() -> None:
     chance = Random(7)
     times = range(round(START.timestamp() * 1000), round(START.timestamp() * 1000) + 3 * HOUR_MS, 60_000)  # fmt: skip

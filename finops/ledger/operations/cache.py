@@ -48,10 +48,10 @@ def derive_caches(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datet
     if not usages:
         return
     span = Span.around(from_ms)
-    own = Gauges([usage for usage, _ in usages], span.read_ms)
+    own = Gauges([usage for usage, _ in usages], span.read_ms, and_before=True)
     since = min((span.since(own.first(usage)[0]) for usage, _ in usages), default=from_ms)
     beside = [one for _, series in usages for one in series if one.role in GAUGES]
-    gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS))
+    gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS, and_before=True))
     engines = [_engine(usage, series, gauges) for usage, series in usages]
     rows = zip((usage.pk for usage, _ in usages), cache_hours_together(engines), strict=True)
     post_caches(rows, since, at)

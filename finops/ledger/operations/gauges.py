@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from django.db import connections
 
 from finops.core.cache import Gauge
 from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of
 from finops.ledger.models import ReadingBlock, Series
+from finops.ledger.which import ledger_name
 from finops.sources.sample_blocks import unpack_all
+
+from .bulk_text import numbers
 
 Column = np.ndarray[Any, Any]
 Columns = tuple[Column, Column]
@@ -69,10 +73,12 @@ def _lower_median(steps: Column) -> int:
 
 class Gauges:
     """The readings of some series from an instant on, by series and replica, in time order, each
-    reading once."""
+    reading once; with those of the last hour before it that has any, where they are asked for:
+    after a gap, what stood before it tells whether anything moved."""
 
-    def __init__(self, series: Iterable[Series], from_ms: int) -> None:
-        self._columns = _read([one.pk for one in series], max(0, from_ms))
+    def __init__(self, series: Iterable[Series], from_ms: int, *, and_before: bool = False) -> None:
+        keys = [one.pk for one in series]
+        self._columns = _read(keys, max(0, from_ms), _before(keys, from_ms) if and_before else ())
 
     @classmethod
     def of(cls, columns: dict[int, dict[str, Columns]]) -> Gauges:
@@ -103,7 +109,27 @@ class Gauges:
         return Gauge()
 
 
-def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
+_BEFORE = """
+SELECT block.series_id, block.replica, block.payload
+FROM unnest(%s::bigint[]) AS key (id)
+CROSS JOIN LATERAL (
+    SELECT max(hour) AS hour FROM ledger_readingblock WHERE series_id = key.id AND hour < %s
+) last
+JOIN ledger_readingblock block ON block.series_id = key.id AND block.hour = last.hour
+ORDER BY block.series_id, block.replica, block.first_ms, block.id
+"""
+
+
+def _before(keys: list[int], from_ms: int) -> list[tuple[int, str, bytes]]:
+    """The blocks of each series' last hour before an instant."""
+    with connections[ledger_name()].cursor() as cursor:
+        cursor.execute(_BEFORE, [numbers(keys), instant_of(max(0, from_ms))])
+        return cursor.fetchall()
+
+
+def _read(
+    keys: list[int], from_ms: int, before: Sequence[tuple[int, str, bytes]]
+) -> dict[int, dict[str, Columns]]:
     pieces: dict[int, dict[str, list[Columns]]] = {}
     if not keys:
         return {}
@@ -112,7 +138,7 @@ def _read(keys: list[int], from_ms: int) -> dict[int, dict[str, Columns]]:
         .order_by("series_id", "replica", "hour", "first_ms", "pk")
         .values_list("series_id", "replica", "payload")
     )
-    told = blocks.iterator(chunk_size=BLOCKS_AT_ONCE)
+    told = chain(before, blocks.iterator(chunk_size=BLOCKS_AT_ONCE))
     while some := list(islice(told, BLOCKS_AT_ONCE)):
         parts = unpack_all([bytes(payload) for _, _, payload in some])
         for (series, replica, _), part in zip(some, parts, strict=True):
