@@ -226,10 +226,13 @@ def test_series_without_an_instance_are_in_one_part() -> None:
     assert sum(part.series for part in FetchedPart.objects.all()) == 2
 
 
-def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store) -> None:
-    """What one part tells of the next hour says nothing of the other's targets: their bounds stay
+@pytest.mark.parametrize("cut", ["2026-11-29T15:00:00Z", "2026-11-29T15:10:00Z"])
+def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store, cut: str) -> None:
+    """What one part tells of the next window says nothing of the other's targets: their bounds stay
     as they were before (§2.6: an end is what stops while its source goes on)."""
     source = made(store.url)
+    begun = Period(RECORDING.start, parse_instant(cut))
+    next_one = Period(begun.end, RECORDING.end)
     here, missing = shares(2)
 
     def told() -> dict[str, tuple[int | None, ...]]:
@@ -242,10 +245,11 @@ def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store) ->
         }
 
     for share in (here, missing):
-        take(source, FIRST, share)
+        for window in windows(begun):
+            take(source, window, share)
     before = told()
     assert before
-    take(source, SECOND, here)
+    take(source, next_one, here)
     assert told() == before
-    take(source, SECOND, missing)
+    take(source, next_one, missing)
     assert told() != before

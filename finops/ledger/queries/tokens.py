@@ -292,7 +292,9 @@ WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
 # Hours of which only some parts are there tell of no other target that its source went on (§2.5).
 _SOURCES = """
 WITH unfinished AS (
-    SELECT part.source_id, part.window_start, part.window_end FROM ledger_fetchedpart part
+    SELECT part.source_id, 1000 * extract(epoch FROM part.window_start) AS start_ms,
+        1000 * extract(epoch FROM part.window_end) AS end_ms
+    FROM ledger_fetchedpart part
     WHERE part.at <= %s AND NOT EXISTS (
         SELECT 1 FROM ledger_fetch whole
         WHERE whole.source_id = part.source_id AND whole.window_start = part.window_start
@@ -307,7 +309,7 @@ CROSS JOIN LATERAL (
     JOIN ledger_document document ON document.sha256 = document_id
     WHERE series_id = series.id AND received_at <= %s AND NOT EXISTS (
         SELECT 1 FROM unfinished
-        WHERE source_id = target.source_id AND hour >= window_start AND hour < window_end
+        WHERE source_id = target.source_id AND last_ms >= start_ms AND first_ms < end_ms
     )
     ORDER BY hour DESC, last_ms DESC LIMIT 1
 ) block
@@ -402,7 +404,7 @@ def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: in
         document__received_at__lte=as_of,
     ).exclude(series__target=series.target_id)
     for start, end in unfinished_windows(series.target.source_id, as_of):
-        blocks = blocks.exclude(hour__gte=start, hour__lt=end)
+        blocks = blocks.exclude(last_ms__gte=milliseconds(start), first_ms__lt=milliseconds(end))
     if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
         return True
     around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
