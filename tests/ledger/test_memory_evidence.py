@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from finops.core.engine_start import GIB
+from finops.core.memory import CacheRow
 from finops.core.period import Period
-from finops.ledger.models import DeviceHour, EngineStart
+from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, TokenHour
 from finops.ledger.operations.memory_evidence import instant_in_log
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.memory import memory_hours
+from finops.ledger.queries.memory_fleet import CACHE_FIELDS
 from finops.ledger.queries.memory_notices import memory_notices
+from finops.ledger.queries.presence import begun_by
 from tests.ledger import gpu_fleet
 from tests.ledger.doors import command, ingested
 from tests.ledger.gpu_fleet import Fleet
@@ -385,16 +389,55 @@ def test_an_engine_is_not_on_the_gpu_of_another_source_s_host_of_that_name(tmp_p
     ]  # fmt: skip
 
 
-def test_a_host_told_by_one_source_and_its_gpu_by_another_is_one_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["vm-1", "localhost", "127.0.0.1", "[::1]"])
+def test_a_host_told_by_one_source_and_its_gpu_by_another_is_one_host(
+    tmp_path: Path, host: str
+) -> None:
+    """Unless it is what every machine calls itself."""
     workload()
     engines, gpus = Fleet(), Fleet()
     vm_engine(engines, 8000)
     smi_host(gpus, "aaaa", 40_000)
+    for one in (engines, gpus):
+        one.families = {
+            name: [line.replace("vm-1", host) for line in lines]
+            for name, lines in one.families.items()
+        }
     for source, fleet in (("engines", engines), ("gpus", gpus)):
         command("ingest", fleet.write(tmp_path / f"{source}.om"), "--source", source, "--by", "Ada")
     (engine,) = command("memory", *HOUR, "--by", "engine")["rows"]
-    assert engine["gpus"] == 1
-    assert not any("no GPU metrics" in flag for flag in engine["flags"])
+    assert any("no GPU metrics" in flag for flag in engine["flags"]) is (host != "vm-1")
+
+
+def test_what_arrives_later_does_not_move_when_an_engine_was_started(tmp_path: Path) -> None:
+    """A sealed week's logs are chosen by what was known then (method §11)."""
+    period = Period(*(datetime(2026, 11, day, tzinfo=UTC) for day in (16, 23)))
+    ingested(one_card(tmp_path))
+    row = TokenHour.objects.filter(series__role="prompt").get()
+    at, values = timezone.now(), {f.attname: getattr(row, f.attname) for f in row._meta.fields}
+
+    def begun() -> dict[int, datetime]:
+        series = {one.pk: one for one in Series.objects.filter(role="kv_usage")}
+        hours = {pk: CacheHour.objects.filter(series=pk, hour=period.start)[:1] for pk in series}
+        rows = {
+            pk: [CacheRow(*(getattr(one, name) for name in CACHE_FIELDS)) for one in mine]
+            for pk, mine in hours.items()
+        }
+        return begun_by(rows, series, period, at)
+
+    first = begun()
+    assert list(first.values()) == [period.start]
+    early = Fleet(start=gpu_fleet.START - 24 * 3600)
+    early.engine("chat-0", 0.25)
+    ingested(early.write(tmp_path / "early.om"))
+    assert CacheHour.objects.filter(hour__lt=period.start).exists()
+    later = at + timedelta(days=1)
+    for revision, restarts, posted_at in ((8, 1, later), (9, 0, later)):
+        again = {"id": None, "revision": revision, "restarts": restarts, "posted_at": posted_at}
+        TokenHour.objects.create(**values | again)
+    assert begun() == first
+    at = later + timedelta(days=1)  # corrected to no restart: the earlier day's reading counts
+    assert list(begun().values()) == [period.start - timedelta(days=1)]
 
 
 @pytest.mark.parametrize("engines", [1, 2])

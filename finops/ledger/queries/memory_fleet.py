@@ -5,6 +5,7 @@ Exporters that know no pods are joined by host, where that leaves no doubt.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -235,13 +236,21 @@ def _by_host(
         on.setdefault(_place(engine), []).append(engine)
     seen = Counter(host for _, host in found)
     run = Counter(host for _, host in on)
-    only = {host: mine for (_, host), mine in found.items() if seen[host] == run[host] == 1}
+    only = {
+        host: mine
+        for (_, host), mine in found.items()
+        if seen[host] == run[host] == 1 and not _OWN_HOST.fullmatch(host)
+    }
     return {
         place: mine
         for place, there in on.items()
         if (mine := only.get(place[1]) or found.get(place))
         and (len(mine) == 1 or (len(there) == 1 and there[0].gpus == len(mine)))
     }
+
+
+_OWN_HOST = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
+"""What each machine calls itself: of two sources these are two hosts."""
 
 
 def _place(engine: EngineMemory) -> _Place:
@@ -287,7 +296,7 @@ def _engines(
         rows.setdefault(series_id, []).append(CacheRow(*values))
     series = {s.pk: s for s in Series.objects.filter(pk__in=rows).select_related("target__source")}
     rows = placed(rows, series, as_of)
-    begun = begun_by(rows, series, period)
+    begun = begun_by(rows, series, period, as_of)
     found = []
     for one in series.values():
         last = rows[one.pk][-1]

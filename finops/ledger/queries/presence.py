@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Subquery
 
 from finops.core.memory import CacheRow
 from finops.core.period import HOUR_MS, Period, instant_of
@@ -56,21 +56,27 @@ def first_readings(
 
 
 def begun_by(
-    rows: Mapping[int, list[CacheRow]], series: Mapping[int, Series], period: Period
+    rows: Mapping[int, list[CacheRow]],
+    series: Mapping[int, Series],
+    period: Period,
+    as_of: datetime | None,
 ) -> dict[int, datetime]:
     """By series, an instant at which the process that the period ends with had been started: the
-    first reading of the engine, in earlier periods too, or of its last restart."""
+    first reading of the engine, in earlier periods too, or of its last restart. As it was known at
+    an instant, where one is given."""
     found = {key: _first(mine[0]) for key, mine in rows.items()}
     earlier = [key for key, mine in rows.items() if mine[0].hour == period.start]
-    first = CacheHour.objects.filter(series=OuterRef("pk")).order_by("hour", "-revision")
+    hours = CacheHour.objects.filter(known_by(as_of), hour__lt=period.start)
+    first = hours.filter(series=OuterRef("pk")).order_by("hour", "-revision")
     names = ("hour", "observed_ms", "stale_ms")
-    asked = Series.objects.filter(pk__in=earlier, cache_hours__hour__lt=period.start).distinct()
-    for key, *values in asked.annotate(
+    asked = Series.objects.filter(pk__in=earlier)
+    for key, hour, observed, stale in asked.annotate(
         **{f"first_{name}": Subquery(first.values(name)[:1]) for name in names}
     ).values_list("pk", *(f"first_{name}" for name in names)):
-        hour, observed, stale = values
+        if hour is None:
+            continue
         found[key] = hour + HOUR - timedelta(milliseconds=min(HOUR_MS, observed + stale))
-    restarts = _restarts(series, period)
+    restarts = _restarts(series, period, as_of)
     for key, at in found.items():
         again = restarts.get((series[key].target_id, series[key].engine))
         found[key] = at if again is None else max(at, again)
@@ -83,17 +89,24 @@ def _first(row: CacheRow) -> datetime:
     return row.hour + HOUR - timedelta(milliseconds=min(HOUR_MS, row.observed_ms + row.stale_ms))
 
 
-def _restarts(series: Mapping[int, Series], period: Period) -> dict[tuple[int, str], datetime]:
+def _restarts(
+    series: Mapping[int, Series], period: Period, as_of: datetime | None
+) -> dict[tuple[int, str], datetime]:
     """By target and engine, the reading that shows the last restart before the period's end."""
-    rows = TokenHour.objects.filter(
+    known = TokenHour.objects.filter(known_by(as_of), hour__lt=period.end)
+    newer = known.filter(
+        series=OuterRef("series"), hour=OuterRef("hour"), revision__gt=OuterRef("revision")
+    )
+    rows = known.filter(
+        ~Exists(newer), restarts__gt=0,
         series__role="prompt", series__target__in={one.target_id for one in series.values()},
-        restarts__gt=0, hour__lt=period.end,
     )  # fmt: skip
     names = ("series__target_id", "series__engine", "hour", "facts")
     found: dict[tuple[int, str], datetime] = {}
-    for target, engine, hour, facts in rows.order_by("hour", "revision").values_list(*names):
+    for target, engine, hour, facts in rows.order_by("hour", "series_id").values_list(*names):
         shown = [one["to"] for one in facts.get("restarts", ()) if one.get("to") is not None]
-        found[target, engine] = instant_of(max(shown)) if shown else hour + HOUR
+        at = instant_of(max(shown)) if shown else hour + HOUR
+        found[target, engine] = max(at, found.get((target, engine), at))
     return found
 
 
