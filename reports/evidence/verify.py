@@ -21,14 +21,15 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part  5  the money of a span, the week    §4                 charges, workloads, shared_keys
     part  6  unit costs, reaches              §4 §5              reaches
     part  7  the legacy stack, the bridge     §6 §7              baselines
-    part  8  GPU memory                       §8                 engines, cache_hours
-    part  9  right-sizing                     §9                 the same, preemptions
-    part 10  service levels                   §5                 objectives, latency_*
-    part 11  changes, training                §10 §5             change_hours, training_*
-    part 12  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
-    part 13  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
-    part 14  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
-    part 15  reading, comparing, printing     -                  any
+    part  8  GPU memory                       §8.3 to §8.7       engines, cache_hours
+    part  9  memory tables, hours of memory   §8.1 §8.5 §8.8     memory_tables, device_hours
+    part 10  right-sizing                     §9                 cache_hours, ladder_hours
+    part 11  service levels                   §5                 objectives, latency_*
+    part 12  changes, training                §10 §5             change_hours, training_*
+    part 13  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
+    part 14  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
+    part 15  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
+    part 16  reading, comparing, printing     -                  any
 
 The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
 give the sums in the statement's own shape. Such a function is a *section*; what it gives is
@@ -188,8 +189,8 @@ def section(function):
 @section
 def headline(week):
     """§5: the cost per million tokens, straight from charges and token hours. It takes: series and
-    hours from part 2; charges in the report's currency and the idle share from part 3; which
-    workloads count, in which hours, and the weights of what is shared from part 4."""
+    hours from part 2; charges in the report's currency and the idle share from part 4; which
+    workloads count, in which hours, and the weights of what is shared from part 5."""
     cost, tokens = Decimal(0), 0
     for span in sorted({w["common"] for w in week.counting}):
         slugs = {w["slug"] for w in week.counting if w["common"] == span}
@@ -225,7 +226,7 @@ def sha256(content):
 
 
 def digests(pack, check):
-    """§11: SHA256SUMS, the seal's digest, its statement, and what part 11 says of its people."""
+    """§11: SHA256SUMS, the seal's digest, its statement, and what part 15 says of its people."""
     listed = pack.files.get("SHA256SUMS", b"").decode().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
     check("files of the pack", sorted(sums), sorted(set(pack.files) - {"SHA256SUMS"}))
@@ -1121,7 +1122,7 @@ def rounded_to_sum(parts):
     cut[largest] += short(sum(exact.values())) - sum(cut.values())
     return cut
 
-# ==== part 8: GPU memory (§8) =====================================================================
+# ==== part 8: GPU memory (§8.3 to §8.7) ===========================================================
 
 
 class Engines:
@@ -1282,6 +1283,8 @@ def _engine(rows, workload):
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000}
 
+# ==== part 9: memory tables, hours of memory (§8.1, §8.5, §8.8) ===================================
+
 
 @section
 def memory_tables(week):
@@ -1360,7 +1363,7 @@ def _devices(week, slug):
     total = round(max(totals) / 2**20) if all(sizes) and totals else None
     return {"device_used": used, "device_total": total}
 
-# ==== part 9: right-sizing (§9) ===================================================================
+# ==== part 10: right-sizing (§9) ==================================================================
 
 LOWER, UPPER, STEP = Fraction(60, 100), Fraction(85, 100), Fraction(5, 100)
 
@@ -1554,7 +1557,7 @@ def places(value):
     return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
 
 
-# ==== part 10: service levels (§5) ================================================================
+# ==== part 11: service levels (§5) ================================================================
 
 MEASURES = ("first_token", "inter_token")
 IN_TIME = ("counted", "in_time_lower", "in_time_upper")
@@ -1699,7 +1702,7 @@ def service_levels(week):
     week.levels, week.level = levels, whole
     return {"service_levels": list(rows.values()), "service_level": whole}
 
-# ==== part 11: changes (§10) and training (§5) ====================================================
+# ==== part 12: changes (§10) and training (§5) ====================================================
 
 DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
 
@@ -1844,7 +1847,7 @@ def _budget(week):
             found["forecast_over_budget"] = found["forecast"] - amount
     return found
 
-# ==== part 12: tie-outs, places and teams (§3.8, §4) ==============================================
+# ==== part 13: tie-outs, places and teams (§3.8, §4) ==============================================
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
@@ -2016,7 +2019,7 @@ def nodes(week):
         "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
         "currency": week.currency}}
 
-# ==== part 13: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
+# ==== part 14: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
 
 @section
@@ -2130,7 +2133,7 @@ class Booking:
         self.opening_tokens += value * unplaced
         return 0 if unplaced else value
 
-# ==== part 14: lists, control totals, earlier weeks, people (§11) =================================
+# ==== part 15: lists, control totals, earlier weeks, people (§11) =================================
 
 
 def by_currency(totals):
@@ -2320,7 +2323,7 @@ def chain_and_people(pack, seal, statement, own, check):
         waived = set(statement["provisional_months"]) - signed
         check("provisional months without a waiver", 0, len(waived))
 
-# ==== part 15: reading, comparing and printing ====================================================
+# ==== part 16: reading, comparing and printing ====================================================
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
