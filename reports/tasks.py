@@ -34,7 +34,10 @@ def close_week(*, week: str = "latest") -> dict[str, Any]:
 
 @shared_task(name="reports.tasks.look_at_sealed_weeks")
 def look_at_sealed_weeks() -> int:
-    """Builds sealed weeks afresh of which something arrived, each day; how many would change."""
+    """Builds sealed weeks afresh that anything may have touched, each day.
+
+    How many it finds that would change, or would change otherwise than it was said before.
+    """
     from reports.operations.looking_again import look_again
 
     with use_ledger("default"):

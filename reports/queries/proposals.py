@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from finops.core.facts import Notice
 from finops.core.wording import counted_text
 from reports import sheet
@@ -22,7 +24,7 @@ class Proposal:
     """A sealed report, and what it would print otherwise."""
 
     report: Report
-    at: datetime
+    at: datetime  # when it was first said so
     differences: list[dict[str, Any]]
     documents: list[str]
 
@@ -53,10 +55,23 @@ def sealed_reports() -> list[Report]:
 
 def newest_looks(reports: Iterable[Report], at: datetime | None = None) -> dict[int, FreshLook]:
     """The newest fresh look at each report, at an instant."""
+    return {look.report_id: look for look in _looks(reports, at)}
+
+
+def _looks(reports: Iterable[Report], at: datetime | None) -> QuerySet[FreshLook]:
+    """Fresh looks, oldest first."""
     looks = FreshLook.objects.filter(report__in=list(reports)).order_by("at", "id")
-    if at is not None:
-        looks = looks.filter(at__lte=at)
-    return {look.report_id: look for look in looks}
+    return looks if at is None else looks.filter(at__lte=at)
+
+
+def _first_said(reports: Iterable[Report], at: datetime | None) -> dict[int, datetime]:
+    """Since when each report's looks say without a break what the newest one says."""
+    said: dict[int, FreshLook] = {}
+    for look in _looks(reports, at):
+        before = said.get(look.report_id)
+        if before is None or before.differences != look.differences:
+            said[look.report_id] = look
+    return {key: look.at for key, look in said.items()}
 
 
 def proposals(at: datetime | None = None) -> list[Proposal]:
@@ -64,9 +79,9 @@ def proposals(at: datetime | None = None) -> list[Proposal]:
     if not FreshLook.objects.exists():
         return []
     reports = sealed_reports()
-    looks = newest_looks(reports, at)
+    looks, firsts = newest_looks(reports, at), _first_said(reports, at)
     return [
-        Proposal(one, look.at, look.differences, look.documents)
+        Proposal(one, firsts[one.pk], look.differences, look.documents)
         for one in reports
         if (look := looks.get(one.pk)) and look.differences
     ]

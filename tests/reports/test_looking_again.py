@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import Client
+from django.utils import timezone
 
+from finops.ledger import signals
+from finops.ledger.operations.ingest import ingest
+from finops.ledger.queries.snapshots import waiting
 from finops.trail.models import Entry
 from reports.models import FreshLook, Report, Seal
+from reports.operations import looking_again
 from reports.operations.closing import build
+from reports.operations.looking_again import look_again
 from reports.queries.proposals import proposals
 from reports.tasks import look_at_sealed_weeks
 from tests.ledger import small_company
@@ -110,9 +116,7 @@ def test_what_does_not_touch_the_week_is_not_looked_at(sealed: Path) -> None:
 def test_the_days_run_finds_what_no_listener_saw(
     sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from finops.ledger import signals
-
-    monkeypatch.setattr(signals, "tell_of_arrival", lambda at, tell: None)
+    monkeypatch.setattr(signals, "tell_of_arrival", lambda at, tell: [])
     again(sealed, "0.70", "9.70")
     assert proposals() == []
     assert look_at_sealed_weeks.apply().get() == 1
@@ -123,14 +127,78 @@ def test_the_days_run_finds_what_no_listener_saw(
 def test_a_listener_that_fails_undoes_nothing(
     sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reports.operations import looking_again
-
     def broken(*_: object) -> None:
         raise ValueError("no facts")
 
     monkeypatch.setattr(looking_again, "build", broken)
     again(sealed, "0.70", "9.70")
     assert proposals() == []
+
+
+def looked_at(at: datetime) -> None:
+    """A look that found nothing, of which no work on its way could be part."""
+    FreshLook.objects.create(report=Report.objects.get(), at=at, digest="a" * 64, differences=[])
+
+
+def test_work_that_began_before_a_look_and_ended_after_it_is_seen_at_once(sealed: Path) -> None:
+    began = timezone.now()
+    looked_at(began + timedelta(minutes=1))
+    text = (sealed / "whole.csv").read_text().replace("0.70", "9.70")
+    (sealed / "slow.csv").write_text(text)
+    ingest([str(sealed / "slow.csv")], by="Ada", at=began)
+    (found,) = proposals()
+    assert found.documents == ["slow.csv"]
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_the_days_run_finds_work_that_began_before_a_look_or_the_seal(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch, is_looked_at: bool
+) -> None:
+    report = Report.objects.get()
+    began = report.created_at - timedelta(minutes=1)
+    monkeypatch.setattr(signals, "tell_of_arrival", lambda at, tell: [])
+    if is_looked_at:
+        began = report.created_at + timedelta(minutes=1)
+        looked_at(began + timedelta(minutes=1))
+    text = (sealed / "whole.csv").read_text().replace("0.70", "9.70")
+    (sealed / "slow.csv").write_text(text)
+    ingest([str(sealed / "slow.csv")], by="Ada", at=began)
+    assert proposals() == []
+    (look,) = look_again(at=began + timedelta(minutes=5))
+    assert look.documents == ["slow.csv"]
+
+
+def test_a_week_is_looked_at_until_nothing_can_be_on_its_way_and_proposed_once(
+    sealed: Path,
+) -> None:
+    again(sealed, "0.70", "9.70")
+    first = FreshLook.objects.get()
+    days = [first.at + timedelta(days=day) for day in range(1, 9)]
+    assert [look_again(at=day) for day in days] == [[]] * 8
+    looks = list(FreshLook.objects.order_by("at"))
+    assert 1 < len(looks) < 6  # then nothing is younger than three days before the last look
+    assert {str(one.differences) for one in looks} == {str(first.differences)}
+    assert Entry.objects.filter(action="restatement proposed").count() == 1
+    assert [one.at for one in proposals()] == [first.at]
+
+
+def test_a_listener_that_fails_is_told_logged_and_given_to_who_decides(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("no facts")
+
+    text = (sealed / "whole.csv").read_text().replace("2026-11-1", "2026-11-2")
+    (sealed / "other-days.csv").write_text(text.replace("2026-11-23", "2026-11-28"))
+    ingested(sealed / "other-days.csv")
+    (one,) = waiting()
+    monkeypatch.setattr(looking_again, "build", broken)
+    answer = command("snapshot", "decide", one.pk, "refused", "--reason", "a test", "--by", "Ada")
+    (warning,) = answer["warnings"]
+    assert "were not looked at again: ValueError: no facts" in warning
+    records = [r for r in caplog.records if "no facts" in r.getMessage()]
+    assert warning in [r.getMessage() for r in records]
+    assert any(r.exc_info for r in records)  # where it happened
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,13 @@ def _say(snapshot: Snapshot, verdict: str, by: str, at: datetime, reason: str) -
 
 def decide(
     snapshot_id: int, verdict: str, by: str, reason: str, *, at: datetime | None = None
-) -> None:
+) -> list[str]:
     """A person's word on a waiting snapshot: `parts`, `replacement` or `refused` (method §3.2).
 
     `parts`: it counts beside the current ones. `replacement`: it replaces all of them; a superseded
-    snapshot is taken back so too. `refused`: it never counts. ValueError when there is no such
-    snapshot, it does not wait, or the word would count the same time twice.
+    snapshot is taken back so too. `refused`: it never counts. Gives what went wrong after the word
+    was kept, a sentence each. ValueError when there is no such snapshot, it does not wait, or the
+    word would count the same time twice.
     """
     if verdict not in VERDICTS:
         raise ValueError(f"{verdict!r} is no verdict; there are {', '.join(VERDICTS)}")
@@ -162,7 +163,7 @@ def decide(
             subject=f"snapshot {snapshot_id}",
             detail={"verdict": verdict, "reason": reason, "scope": list(_scope(snapshot))},
         )
-    signals.tell_of_arrival(moment, lambda text: None)
+    return signals.tell_of_arrival(moment, lambda text: None)
 
 
 def _check_waiting(snapshot: Snapshot, verdict: str) -> None:

@@ -32,9 +32,10 @@ class Command(Base):
         decision.add_argument("--by", default=None, help="who decides")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        problems: list[str] = []
         if options["action"] == "decide":
             try:
-                decide(
+                problems = decide(
                     options["id"],
                     options["verdict"],
                     options["by"] or getpass.getuser(),
@@ -42,7 +43,8 @@ class Command(Base):
                 )
             except ValueError as error:
                 raise CannotRun(str(error)) from None
-        return {"snapshots": [_row(one) for one in with_verdict().order_by("pk")], "ok": True}, True
+        rows = [_row(one) for one in with_verdict().order_by("pk")]
+        return {"snapshots": rows, "ok": True} | ({"warnings": problems} if problems else {}), True
 
 
 def _row(snapshot: Any) -> dict[str, Any]:
