@@ -3,7 +3,8 @@
 A guard is a trigger and the function it calls. Both are compared with what the migrations made:
 the trigger's whole definition (one with `WHEN (false)` guards nothing), the function by the SHA-256
 of its source, its settings and whose rights it has. A guarded table has no parent and no child: a
-parent's triggers fire in place of its children's. The event triggers that tell of a guard switched
+parent's triggers fire in place of its children's. It has no rule and no other trigger: either could
+swallow what is written. The event triggers that tell of a guard switched
 off are guards as well, where the owner of the tables is a superuser (nobody else may have them).
 """
 
@@ -43,10 +44,12 @@ FUNCTIONS = {
     "reports_waiver_second_person": "334afdbd7fa5719587b5e9a3da34d4ba93c6e6dfb47a0571ff2060927cf308db",
     "trail_append_only": "1e789eb97689acfd82fd602e25365e9296a30f3b39b2462fed12a0424de9ca5a",
     "trail_guard_entry": "17280c3a76cea46c9b133ef396735fbfb763783f40527da66d6a33080a750efb",
-    "trail_guards_of": "8605aae8eb5b14f9dadc83bcab7c97ca2b536cf650f25eedfdc2698d4eaaa295",
-    "trail_watch_drop": "d5439384a3d4e947bb4258aef9f80bd441efe846475978cccccae6fedb1ac11e",
-    "trail_watch_rewrite": "f2603d4fdddb09098a64d55a6afce23b66b30713e2eff88290af01bff1d52500",
-    "trail_watch_switch": "ffda014ab1c0c4679cb2fe9959b3324497585e937127522fdcce2163b6e61e35",
+    "trail_guard_named": "61f12a81ca2082ade902e3994672dba17a6e62417d8b2b463aaeb65b07710296",
+    "trail_guards_of": "a92b7ebda866989990366bc13b31a51115e6871a3a2f25ba99ed5dedf41531f8",
+    "trail_must_stand": "eacc8205b0dfe5906212726dd8413954860a5c32c980b551b1f8166735f547cb",
+    "trail_watch_drop": "7c66b9c64e317b3e59377c5228b0d6f2cee8389a54e7800004b3569e52c1140d",
+    "trail_watch_rewrite": "3d06e3855ff2d7d074b5c1478e29532ded9aff798a524779885c5aa2772de287",
+    "trail_watch_switch": "64dafb0b57853d0f46ee5ff0f19e05f35319c76586ee307431c38816ab702f1a",
 }
 """SHA-256 of each function's source, as the migrations write it (blanks at its ends apart)."""
 
@@ -55,8 +58,11 @@ WATCHERS = frozenset(
 )
 """Functions that write to the trail with the rights of its owner, whoever gives the command."""
 
+TELLERS = frozenset({"trail_guard_named", "trail_guards_of", "trail_must_stand"})
+"""Functions that tell the watchers of guards."""
+
 FIXED_PATH = "search_path=public, pg_temp"
-"""The setting of each watcher, and of the function that tells them of guards."""
+"""The setting of each watcher and teller."""
 
 EVENT_TRIGGERS = {
     "trail_guards_dropped": ("sql_drop", "trail_watch_drop", None),
@@ -71,6 +77,11 @@ SELECT relation.relname, one.tgname, one.tgenabled IN ('O', 'A') AND NOT EXISTS 
 ), pg_get_triggerdef(one.oid)
 FROM pg_trigger one JOIN pg_class relation ON relation.oid = one.tgrelid
 WHERE NOT one.tgisinternal AND relation.relnamespace = current_schema()::regnamespace
+"""
+_RULES = """
+SELECT relation.relname, rule.rulename
+FROM pg_rewrite rule JOIN pg_class relation ON relation.oid = rule.ev_class
+WHERE relation.relnamespace = current_schema()::regnamespace AND relation.relname = ANY(%s)
 """
 _FUNCTIONS = """
 SELECT proname, prosrc, prosecdef, array_to_string(proconfig, '; ') FROM pg_proc
@@ -105,6 +116,18 @@ def guards_off() -> list[tuple[str, str]]:
     return sorted(one for one in expected_guards() if found.get(one) != _definition(*one))
 
 
+def strange_triggers() -> list[tuple[str, str]]:
+    """Table and trigger of each trigger on a guarded table that is none of its guards."""
+    tables = set(guarded_tables())
+    found = {(table, name) for table, name, _, _ in _rows(_TRIGGERS) if table in tables}
+    return sorted(found - expected_guards())
+
+
+def rules() -> list[tuple[str, str]]:
+    """Table and rule of each rule on a guarded table; the migrations make none."""
+    return sorted((table, name) for table, name in _rows(_RULES, [guarded_tables()]))
+
+
 def changed_functions() -> list[str]:
     """Functions of guards that are gone or have another source, setting or right than as made."""
     found: dict[str, set[tuple[str, bool, str | None]]] = {}
@@ -119,6 +142,12 @@ def missing_guards() -> list[str]:
         f"the trigger {name} of {table} is switched off, gone or not as it was made: its rows "
         "could be changed"
         for table, name in guards_off()
+    ]
+    problems += [
+        f"the {kind} {name} of {table} is not one of the program: it could swallow rows or change "
+        "them as they are written"
+        for kind, found in (("rule", rules()), ("trigger", strange_triggers()))
+        for table, name in found
     ]
     problems += [
         f"the function {name} of the guards is gone or not as it was made: rows could be changed"
@@ -137,7 +166,7 @@ def missing_guards() -> list[str]:
 
 
 def _made(name: str) -> tuple[str, bool, str | None]:
-    has_path = name in WATCHERS or name == "trail_guards_of"
+    has_path = name in WATCHERS | TELLERS
     return FUNCTIONS[name], name in WATCHERS, FIXED_PATH if has_path else None
 
 
