@@ -234,7 +234,8 @@ def _charge(named: Mapping[int, str], nets: _Nets, row: Row) -> ChargeRecord | N
     stated = row.text("product/instanceType") or product.get("instance_type")
     usage_type = row.text("lineItem/UsageType")
     description = row.text("lineItem/LineItemDescription")
-    gpu = gpu_of(stated, usage_type, (description,))
+    services = (row.text("lineItem/ProductCode"), _service(row, product))
+    gpu = gpu_of(stated, usage_type, (description,), services=services)
     quantity = row.quantity("lineItem/UsageAmount") if kind.is_usage else None
     unit = row.text("pricing/unit") if quantity is not None else None
     return ChargeRecord(

@@ -45,7 +45,7 @@ _FREQUENCIES: Final = {
     "recurring": "Recurring",
     "onetime": "One-Time",
 }
-_MACHINES: Final = frozenset(
+MACHINES: Final = frozenset(
     ["virtual machines", "cloud services", "azure machine learning", "machine learning"]
 )
 _BLOCK: Final = re.compile(r"(\d+)\s*([KMB]?)(?:\s+(.*))?", re.DOTALL)
@@ -312,11 +312,11 @@ def _machine(row: Row, details: dict[str, str]) -> tuple[Gpu | None, str | None]
     stated = details.get("ServiceType")
     category = (row.text("category") or "virtual machines").lower()
     texts = [row.text("meter"), row.text("subcategory"), row.text("product")]
-    gpu = gpu_of(stated if category in _MACHINES else None, None, texts)
+    gpu = gpu_of(stated if category in MACHINES else None, None, texts)
     if gpu and category.endswith("licenses"):
         gpu = None
     named = gpu.instance_type if gpu else None
-    if not named and stated and category in _MACHINES:
+    if not named and stated and category in MACHINES:
         named = instance_type_of(stated) or stated
     return gpu, named
 

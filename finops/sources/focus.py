@@ -36,7 +36,7 @@ _JSON_SIGNS: Final = (
     "ChargeCategory",
 )
 _JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
-_NO_MACHINES: Final = frozenset(("storage", "networking", "databases", "security", "identity"))
+NO_MACHINES: Final = frozenset(("storage", "networking", "databases", "security", "identity"))
 ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
@@ -182,13 +182,16 @@ def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]
     usage_type = row.text("x_UsageType")
     words = ("ResourceType", "ChargeDescription", "SkuMeter", "x_SkuDescription", "x_SkuMeterName")
     texts = [row.text(column) for column in words]
+    names = _names(row)
     gpu = gpu_of(
         stated,
         usage_type,
         texts,
         (row.text("SkuId"), row.text("SkuPriceId")),
-        names=_names(row, is_stated=stated is not None),
+        names=names,
+        called=None if stated is not None or not names else row.text(columns.CALLED),
         units=[row.text(column) for column in columns.UNITS],
+        services=(row.text("ServiceName"),),
     )
     written = next(
         (
@@ -202,15 +205,11 @@ def _machine(row: Row, details: dict[str, str]) -> tuple[str | None, Gpu | None]
     return (gpu.instance_type if gpu else None) or written or stated, gpu
 
 
-def _names(row: Row, *, is_stated: bool) -> list[str | None]:
-    """What things are called, where that may tell a GPU.
-
-    A disk called after a GPU is none, and a machine of a stated type is what its type says.
-    """
-    if (row.text("ServiceCategory") or "").lower() in _NO_MACHINES:
+def _names(row: Row) -> list[str | None]:
+    """What price lists call things, where that may tell a GPU: a disk called after one is none."""
+    if (row.text("ServiceCategory") or "").lower() in NO_MACHINES:
         return []
-    names = [row.text(column) for column in columns.NAMES]
-    return names if is_stated else [*names, row.text(columns.CALLED)]
+    return [row.text(column) for column in columns.NAMES]
 
 
 def _counted(gpu: Gpu | None, count: str | None, row: Row) -> Gpu | None:

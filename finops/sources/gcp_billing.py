@@ -48,7 +48,7 @@ _CATEGORIES: Final = {
     "rounding_error": "Adjustment",
 }
 _COMMITMENT: Final = "commitment"
-_HOST_PARTS: Final = (" core ", " ram ", " cpu ")
+HOST_PARTS: Final = (" core ", " ram ", " cpu ")
 
 
 def recognises(head: bytes, name: str) -> str | None:
@@ -267,6 +267,6 @@ def _gpu(row: Row, machine: str | None) -> Gpu | None:
         return Gpu(machine or gpu.instance_type, gpu.model, gpu.count)
     shape = shape_of(machine) if machine else None
     text = f" {(description or '').lower()} "
-    if shape and " instance" in text and any(part in text for part in _HOST_PARTS):
+    if shape and " instance" in text and any(part in text for part in HOST_PARTS):
         return Gpu(machine, shape.gpu_model, Decimal(0))
     return None

@@ -7,7 +7,6 @@ that looks like GPU time and matches nothing is called `unrecognised`, for a per
 from __future__ import annotations
 
 import csv
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -144,6 +143,8 @@ _HOST_PARTS: Final = {
 }
 # Every A and G family of Google's is of machines with GPUs, those not known yet too.
 _HOST_PART: Final = re.compile(r"\b([AG]\d[A-Za-z]*)\s+Instance\s+(?:Core|Ram)\b", re.I)
+# Billed hours of a processor's cores or memory, of any machine: what it is called tells no GPU.
+_ANY_HOST_PART: Final = re.compile(r"\bInstance\s+(?:Core|Ram)\b", re.I)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 # Billed hours of a machine; what else names its type (EBS-optimised, credits) is not GPU time.
 _MACHINE_HOURS: Final = re.compile(
@@ -154,8 +155,12 @@ _MACHINE_HOURS: Final = re.compile(
     re.I,
 )
 _BESIDE_MACHINES: Final = re.compile(
-    r"(?:^|-)(?:EBS\w*|CPUCredits|ElasticIP|DataTransfer[\w-]*)(?:\.[\w-]+)?:", re.I
+    r"(?:^|-)(?:EBS\w*|CPUCredits|ElasticIP|DataTransfer[\w-]*|(?:EMR|ElasticMapReduce)[\w-]*)"
+    r"(?:\.[\w-]+)?:",
+    re.I,
 )
+# Services that bill a fee by the hour of a machine whose own hours stand on another line.
+_BESIDE_SERVICES: Final = re.compile(r"\b(?:EMR|(?:E-|Elastic\s*)Map\s*Reduce)\b", re.I)
 
 
 @cache
@@ -175,16 +180,6 @@ def catalogue() -> tuple[Shape, ...]:
             )
             for row in csv.DictReader(stream)
         )
-
-
-@cache
-def catalogue_digest() -> str:
-    """The SHA-256 of the catalogue's data and words: others may see GPU time where these see none."""
-    names = ("gpu_shapes.csv", "gpu_parts.csv")
-    words = (_SURE_MODEL, _SHORT_MODEL, _COUNTED_MODEL, _ANY_RTX, _LOOKS_GPU, _HOST_PART)
-    texts = [one.pattern for one in (*words, _ULTRA, _AZURE, *(p for _, p in _WORD_MODELS))]
-    data = b"".join((_DATA / name).read_bytes() for name in names)
-    return hashlib.sha256(data + "\n".join(texts).encode()).hexdigest()
 
 
 @cache
@@ -267,30 +262,64 @@ def gpu_of(
     parts: Iterable[str | None] = (),
     *,
     names: Iterable[str | None] = (),
+    called: str | None = None,
     units: Iterable[str | None] = (),
+    services: Iterable[str | None] = (),
 ) -> Gpu | None:
     """The GPUs of a charge line, or None when nothing in it looks like GPU time.
 
     `instance_type` is what the line states; `usage_type` AWS's meter (`BoxUsage:…`); `texts` the
-    descriptions in falling order of trust; `parts` where part numbers stand; `names` what people
-    call things, asked only when nothing before tells a machine; `units` what is counted
-    (`GPU-Hours`). A usage type that stands beside machine hours (`EBSOptimized:p3.2xlarge`) is no
-    GPU time, whatever machine it names; one that is not known and names a GPU machine is
+    descriptions in falling order of trust; `parts` where part numbers stand; `names` what price
+    lists call things, asked only when nothing before tells a machine; `called` what people call a
+    resource, asked last: it makes a line unrecognised, and tells a model only where `units`, what
+    is counted, are of GPUs (`GPU-Hours`). A usage type that stands beside machine hours
+    (`EBSOptimized:p3.2xlarge`), or one of `services` that does (Elastic MapReduce), is no GPU time,
+    whatever machine it names; a usage type that is not known and names a GPU machine is
     unrecognised.
     """
+    if _is_beside(usage_type, services):
+        return None
     if usage_type and ":" in usage_type and not _MACHINE_HOURS.search(usage_type):
         return _of_unknown_meter(instance_type, usage_type)
     stated = [text for text in (instance_type, usage_type, *texts) if text]
     told = _told(stated, parts)
     by_the_gpu = any(_GPU_WORD.search(unit) for unit in units if unit)
-    if (told is None or told.model == UNRECOGNISED) and not any(map(instance_type_of, stated)):
-        called = _told([_UUID.sub("", name) for name in names if name], (), by_the_gpu)
-        told = called if called and (told is None or called.model != UNRECOGNISED) else told
+    if (told is None or told.model == UNRECOGNISED) and not any(map(_states_machine, stated)):
+        told = _better(told, _told(_without_ids(names), (), by_the_gpu))
+        told = _guessed(told, called, by_the_gpu)
     if not by_the_gpu:
         return told
     if told is None:
         return Gpu(None, UNRECOGNISED, Decimal(1))
     return Gpu(told.instance_type, told.model, told.count or Decimal(1))
+
+
+def _is_beside(usage_type: str | None, services: Iterable[str | None]) -> bool:
+    meter = usage_type is not None and bool(_BESIDE_MACHINES.search(usage_type))
+    return meter or any(_BESIDE_SERVICES.search(service) for service in services if service)
+
+
+def _states_machine(text: str) -> bool:
+    return instance_type_of(text) is not None or bool(_ANY_HOST_PART.search(text))
+
+
+def _without_ids(names: Iterable[str | None]) -> list[str]:
+    return [_UUID.sub("", name) for name in names if name]
+
+
+def _better(told: Gpu | None, other: Gpu | None) -> Gpu | None:
+    """The other, where it tells more than the first."""
+    return other if other and (told is None or other.model != UNRECOGNISED) else told
+
+
+def _guessed(told: Gpu | None, called: str | None, by_the_gpu: bool) -> Gpu | None:
+    """With what a resource is called: a fee, a log or a disk of a machine is called like it."""
+    if told is not None and told.model != UNRECOGNISED:
+        return told
+    guess = _told(_without_ids([called]), (), by_the_gpu)
+    if by_the_gpu or guess is None:
+        return _better(told, guess)
+    return told or Gpu(guess.instance_type, UNRECOGNISED, None)
 
 
 def _told(
@@ -312,8 +341,6 @@ def _told(
 
 def _of_unknown_meter(instance_type: str | None, usage_type: str) -> Gpu | None:
     """A meter that is not known to be machine hours: to be looked at when it names a GPU machine."""
-    if _BESIDE_MACHINES.search(usage_type):
-        return None
     for text in filter(None, (usage_type, instance_type)):
         if any(map(_is_gpu_name, _names(text))):
             shape = shape_of(text)

@@ -11,7 +11,8 @@ import pytest
 from django.core.management.base import CommandError
 
 from finops.core.period import month_of
-from finops.ledger.models import Charge, Document, FxRate, InvoiceAmount
+from finops.ledger.models import Charge, Document, FxRate, InvoiceAmount, Reread
+from finops.ledger.operations import reach, summing_again
 from finops.ledger.queries.exchange_rates import rates_on
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money_exceptions import money_exceptions
@@ -134,6 +135,23 @@ def test_two_views_of_the_same_money_are_paired_and_never_added(
     assert command("check-ledger")["ok"] is True
     kinds = {one.kind for one in money_exceptions(month_of("2026-09"))}
     assert "one-view-only" not in kinds
+
+
+@pytest.mark.parametrize("lines_above", [0, 100_000])
+def test_two_views_read_again_are_paired_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, lines_above: int
+) -> None:
+    settings.SUM_LINES_ABOVE = lines_above
+    actual = azure(tmp_path, "actual.csv", {"Cost": "10"}, PURCHASE, COVERED | {"Cost": "0"})
+    amortised = azure(tmp_path, "amortised.csv", {"Cost": "10"}, COVERED | {"Cost": "41.5"})
+    ingested(actual, amortised)
+    before = totals()
+    for module in (reach, summing_again):
+        monkeypatch.setattr(module, "catalogue_digest", lambda: "0" * 64)
+    ingested(actual)
+    assert Reread.objects.count() == 2
+    assert totals() == before
+    assert money(before["USD"]["effective"]) == Decimal("51.5")
 
 
 def test_a_newer_actual_export_keeps_its_amortised_side(tmp_path: Path) -> None:

@@ -74,6 +74,27 @@ def test_an_invoice_of_tax_alone_must_agree_exactly(
 
 
 @ledger
+@pytest.mark.parametrize(
+    ("description", "is_rounding"),
+    [
+        ("Rounding", True),
+        ("rounding error of the invoice", True),
+        ("Rounding adjustment: Virtual Machines", True),
+        ("RoundingAdjustment", True),
+        ("invoice_rounding_errors", True),
+        ("Grounding with Google Search", False),
+        ("Surrounding works", False),
+    ],
+)
+def test_rounding_is_a_word_of_its_own(tmp_path: Path, description: str, is_rounding: bool) -> None:
+    row = {"ChargeCategory": "Adjustment", "ChargeDescription": description}
+    ingested(focus_file(tmp_path / "a.csv", row))
+    (told,) = command("tieout", "--period", "2026-10")["invoice_details"]
+    of_both = (told["rounding"], told["adjustments"])
+    assert of_both == (("1.00", "0") if is_rounding else ("0", "1.00"))
+
+
+@ledger
 def test_the_command_tells_the_kinds_of_an_invoices_lines(tmp_path: Path) -> None:
     rows = [
         {"BilledCost": "10.00"},
@@ -85,7 +106,11 @@ def test_the_command_tells_the_kinds_of_an_invoices_lines(tmp_path: Path) -> Non
             "ChargeCategory": "Adjustment",
             "ChargeDescription": "Rounding Adjustment",
         },
-        {"BilledCost": "0.25", "ChargeCategory": "Adjustment"},
+        {
+            "BilledCost": "0.25",
+            "ChargeCategory": "Adjustment",
+            "ChargeDescription": "Grounding with Google Search",
+        },
     ]
     ingested(focus_file(tmp_path / "a.csv", *rows))
     answer = command("invoice-amount", "Cloud Ltd", "INV-1", "2026-10", "8.64", "USD")

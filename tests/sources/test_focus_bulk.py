@@ -445,6 +445,35 @@ def test_gpus_told_by_any_column_are_seen_both_ways(folder: Path, column: str, u
     assert len(seen) == len(rows) - (3 if unit == "Hours" else 0)
 
 
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ({"ResourceName": "gpu-v100-node-1",
+          "ChargeDescription": "N1 Predefined Instance Core running in Americas"}, (None, None)),
+        ({"ResourceName": "8xh100-login", "ChargeDescription": "E2 Instance Core"}, (None, None)),
+        ({"ResourceName": "aks-gpu-a100-prod", "ChargeDescription": "Standard Uptime SLA"},
+         ("unrecognised", None)),
+        ({"ResourceName": "8xh100-logs", "ChargeDescription": "Data Analyzed", "PricingUnit": "GB"},
+         ("unrecognised", None)),
+        ({"ResourceName": "l40s-pool", "PricingUnit": "GPU-Hours"}, ("L40S", 1)),
+        ({"ServiceName": "Amazon Elastic MapReduce", "x_UsageType": "USE1-BoxUsage:p4d.24xlarge"},
+         (None, None)),
+        ({"x_UsageType": "USE1-EMR-BoxUsage:p4d.24xlarge"}, (None, None)),
+        ({"x_UsageType": "USE1-BoxUsage:p4d.24xlarge"}, ("A100", 8)),
+    ],
+)  # fmt: skip
+def test_lines_beside_machines_count_no_gpus_either_way(
+    folder: Path, cells: dict[str, str], told: tuple[str | None, int | None]
+) -> None:
+    path = written(folder, *[cells] * 3)
+    records = [one for one in focus.parse(path, "a.csv", "focus").records
+               if isinstance(one, ChargeRecord)]  # fmt: skip
+    assert {(one.gpu_model, one.gpu_count) for one in records} == {told}
+    whole, _, _, _ = both_ways(path)
+    lines = {one.line for one in records}
+    assert {one.line for one in whole} == (set() if told[0] is None else lines)
+
+
 def test_texts_searched_together_are_seen_as_each_alone() -> None:
     """The line feed between two texts is no letter, and no shape begins in one and ends in another."""
     import duckdb
@@ -492,7 +521,7 @@ WORDS = st.sampled_from(
     ["", "Compute", " Compute ", "NULL", "Storage", 'a "quoted" one', ' "b"', 'c" ', "x, y",
      "x;y", "two\nlines", "tab\t", "H100", "NVIDIA", "g2-standard-4", "p5.48xlarge", "gpu",
      "8xH100", "gd-8xh100ib-i128", "gpu_1x_gh200", "RTX 3090", "A4X Instance Core", "NG8ads V620 v1",
-     "2xl4", "Standard_NC24ads_A100_v4", "B88206", "ML.P4D.24XLARGE", "Non GPU", "é", "\u00a0", "#", "'"]
+     "2xl4", "8xh100-logs", "E2 Instance Core", "Elastic MapReduce", "Standard_NC24ads_A100_v4", "B88206", "ML.P4D.24XLARGE", "Non GPU", "é", "\u00a0", "#", "'"]
 )  # fmt: skip
 INSTANTS = st.sampled_from(
     ["2026-10-05T10:00:00Z", "2026-10-05T11:00:00Z", "2026-10-06T10:00:00Z", "2026-10-05",

@@ -157,6 +157,8 @@ def test_meters_of_machine_hours(
         ("USE1-EBSOptimized:p5.48xlarge", "p5.48xlarge"),
         ("USE1-EBS:VolumeUsage.gp3", "p5.48xlarge"),
         ("USE1-CPUCredits:t3", "t3.micro"),
+        ("USE1-EMR-BoxUsage:p4d.24xlarge", "p4d.24xlarge"),
+        ("EMR-BoxUsage:p4d.24xlarge", None),
         ("USE1-NewThing:m5.large", "m5.large"),
         ("USE1-NewThing:Requests", None),
     ],
@@ -165,8 +167,20 @@ def test_meters_beside_machine_hours(usage_type: str, stated: str | None) -> Non
     assert gpu_of(stated, usage_type, [stated]) is None
 
 
-def told(names: list[str], units: list[str], texts: tuple[str, ...] = ()) -> tuple[object, ...]:
-    gpu = gpu_of(None, None, texts, names=names, units=units)
+@pytest.mark.parametrize("service", ["Amazon Elastic MapReduce", "ElasticMapReduce", "EMR"])
+def test_a_fee_of_a_service_on_a_gpu_machine_is_no_gpu_time(service: str) -> None:
+    """The machine's own hours stand on another line."""
+    machine = ("p4d.24xlarge", "USE1-BoxUsage:p4d.24xlarge", ["$1 per p4d.24xlarge hour"])
+    assert gpu_of(*machine, services=[None, service]) is None
+    other = gpu_of(*machine, services=["Amazon Elastic Compute Cloud", "Remapreduced"])
+    assert other is not None
+    assert (other.model, other.count) == ("A100", 8)
+
+
+def told(
+    names: list[str], units: list[str], texts: tuple[str, ...] = (), called: str | None = None
+) -> tuple[object, ...]:
+    gpu = gpu_of(None, None, texts, names=names, units=units, called=called)
     return (gpu.model, gpu.count) if gpu else (None, None)
 
 
@@ -178,3 +192,27 @@ def test_names_and_units_are_asked_last() -> None:
     assert told(["h100 cloud"], [], ("NVIDIA A100",)) == ("A100", None)
     assert told(["h100 cloud"], [], ("GPU time",)) == ("H100", None)
     assert told(["11111111-a100-b200-b300-000000000000"], []) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("called", "text", "unit", "model"),
+    [
+        ("aks-gpu-a100-prod", "Standard Uptime SLA", "Hours", "unrecognised"),
+        ("8xh100-logs", "Data Analyzed", "GB", "unrecognised"),
+        ("p5.48xlarge", "hours", "Hours", "unrecognised"),
+        ("8xh100-login", "GPU time", "Hours", "unrecognised"),
+        ("gpu-v100-node-1", "N1 Predefined Instance Core running in Americas", "hour", None),
+        ("8xh100-login", "E2 Instance Core running in Iowa", "hour", None),
+        ("8xh100-login", "N2D AMD Instance Ram running in Iowa", "GiB hour", None),
+        ("web-1", "hours", "Hours", None),
+    ],
+)
+def test_what_a_resource_is_called_counts_no_gpus(
+    called: str, text: str, unit: str, model: str | None
+) -> None:
+    assert told([], [unit], (text,), called) == (model, None)
+
+
+def test_what_a_resource_is_called_tells_the_model_of_gpu_hours() -> None:
+    assert told([], ["GPU-Hours"], ("pods",), "l40s-pool") == ("L40S", 1)
+    assert told(["gpu-h100-sxm"], ["Hours"], (), "8xa100-login") == ("H100", 1)

@@ -35,7 +35,7 @@ class Snapshot(models.Model):
         null=True, help_text="The newest rule that its kept sums were made under."
     )
     catalogue_seen = models.CharField(
-        max_length=64, blank=True, help_text="The GPU catalogue that its kept sums were made under."
+        max_length=64, blank=True, help_text="The GPU catalogue that its documents were read under."
     )
 
     class Meta:

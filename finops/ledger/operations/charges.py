@@ -328,7 +328,7 @@ def _deliver(made: _Delivery, *, by: str, at: datetime, origin: str) -> None:
             charge_end=lines.end,
             charges=lines.charges,
             rules_seen=made.reach.seen if lines.sums else None,
-            catalogue_seen=made.reach.catalogue if lines.sums else "",
+            catalogue_seen=made.reach.catalogue,
         )
         for (issuer, account, month), lines in sorted(scopes.items())
     ]

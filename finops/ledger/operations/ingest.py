@@ -21,6 +21,7 @@ from finops.ledger.operations import (
     one_by_one,
     parsing,
     sets,
+    summing_again,
     terms,
 )
 from finops.ledger.operations.candidates import Candidate, Outcome, look, of_broken
@@ -67,6 +68,7 @@ def ingest(
         if isinstance(one, Refused) and path in verdicts
     }
     outcomes = _post(kept, said, broken, by=by, at=at, format=format, source=source, tell=tell)
+    is_reread = _read_anew(outcomes, by=by, at=at, tell=tell)
     told = set[str]()
     for path, one in entries:
         if isinstance(one, Refused | inputs.NotFound):
@@ -75,9 +77,28 @@ def ingest(
         first = one.sha256 not in told
         told.add(one.sha256)
         results.append(_result(path, one, outcomes[one.sha256], first))
-    if any(isinstance(outcome, Document) for outcome in outcomes.values()):
+    if is_reread or any(isinstance(outcome, Document) for outcome in outcomes.values()):
         signals.tell_of_arrival(at, tell)
     return results
+
+
+def _read_anew(outcomes: dict[str, Outcome], *, by: str, at: datetime, tell: Progress) -> bool:
+    """Reads documents that are held already again where today's catalogue of GPUs is another one.
+
+    Whether any was; one that cannot be is told as refused, and its charges stay as they are.
+    """
+    again = False
+    held = [digest for digest, outcome in outcomes.items() if outcome is None]
+    for sha256 in summing_again.read_before(held):
+        try:
+            count = summing_again.read_anew([sha256], by=by, at=at)
+        except Refused as refused:
+            outcomes[sha256] = refused
+            continue
+        if count:
+            tell(f"{count} documents read again: {summing_again.CATALOGUE}")
+        again = again or bool(count)
+    return again
 
 
 def is_fine(results: Sequence[dict[str, Any]]) -> bool:

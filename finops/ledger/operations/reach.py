@@ -15,7 +15,7 @@ from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.reaching import Reaching
 from finops.ledger.queries.allocation import rules
 from finops.sources import focus, focus_bulk
-from finops.sources.gpu_shapes import catalogue_digest
+from finops.sources.gpu_catalogue import catalogue_digest
 from finops.sources.records import Parsed, Refused
 
 

@@ -15,12 +15,13 @@ from django.db.models import Max, Min
 
 from finops.core.allocation import Assigner, Rule
 from finops.core.amounts import Money
-from finops.ledger.models import Charge, Document, Snapshot
+from finops.ledger.models import Charge, Document, Snapshot, SnapshotDocument
 from finops.ledger.models import Rule as RuleRow
 from finops.ledger.operations.charge_lines import scope_of
 from finops.ledger.operations.charges import Offered, post_charges
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.parsing import exported_at
+from finops.ledger.operations.rate_cards import OWN_HARDWARE
 from finops.ledger.operations.reach import Reach, parse_again
 from finops.ledger.operations.reaching import Scope, columns_of
 from finops.ledger.queries.allocation import rules
@@ -28,6 +29,8 @@ from finops.ledger.queries.money import COLUMNS
 from finops.ledger.queries.preview import Move, preview
 from finops.ledger.queries.snapshots import current_ids, with_verdict
 from finops.ledger.which import atomic
+from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
+from finops.sources.gpu_catalogue import catalogue_digest
 from finops.sources.records import ChargeRecord
 from finops.sources.summing import is_summable
 
@@ -65,11 +68,62 @@ def sum_again(*, by: str, at: datetime) -> int:
     with atomic():
         lock("kept sums", "again")
         reach = Reach()
-        due = _due(reach)
-        offered = list(_offered(due, reach))
-        if offered:
-            post_charges(offered, by=by, at=at, origin="kept sums", digests=[], reach=reach)
+        return _read(_due(reach), reach, by=by, at=at)
+
+
+def read_anew(digests: Iterable[str], *, by: str, at: datetime) -> int:
+    """Reads documents again, kept sums or not, that another catalogue of GPUs was used for.
+
+    With each document those that make a current snapshot with it. How many were read; 0 when all
+    were read by today's catalogue. Refused when one cannot be read any more.
+    """
+    with atomic():
+        lock("kept sums", "again")
+        reach = Reach()
+        older = _read_before(digests, reach.catalogue)
+        snapshots = with_verdict().filter(pk__in=older.values("snapshot")).order_by("pk")
+        return _read({one.pk: (one, CATALOGUE) for one in snapshots}, reach, by=by, at=at)
+
+
+def read_before(digests: Iterable[str]) -> list[str]:
+    """Those of some documents whose current charges another catalogue of GPUs was used for."""
+    parts = _read_before(digests, catalogue_digest()).order_by("document_id")
+    return list(parts.values_list("document_id", flat=True).distinct())
+
+
+def _read_before(digests: Iterable[str], catalogue: str) -> Any:
+    """The parts of current snapshots of invoices: own hardware is not read off lines."""
+    older = with_verdict().filter(verdict="current").exclude(catalogue_seen=catalogue)
+    older = older.exclude(issuer=OWN_HARDWARE)
+    return SnapshotDocument.objects.filter(
+        document__in=list(digests), snapshot__in=older.values("pk")
+    )
+
+
+def _read(due: Mapping[int, tuple[Snapshot, str]], reach: Reach, *, by: str, at: datetime) -> int:
+    """Posts the documents of snapshots again, in one delivery; how many."""
+    offered = list(_offered(due, reach))
+    if offered:
+        post_charges(
+            offered,
+            by=by,
+            at=at,
+            origin="kept sums",
+            digests=[],
+            paired=_paired(one for one, _ in due.values()),
+            reach=reach,
+        )
     return len(offered)
+
+
+def _paired(snapshots: Iterable[Snapshot]) -> frozenset[Scope]:
+    """The scopes of which a snapshot holds both views: one of them tells no effective cost (§3.5)."""
+    found = set()
+    for one in snapshots:
+        parts = Document.objects.filter(snapshots__snapshot=one, format=FORMAT)
+        if set(parts.values_list("version", flat=True)) >= {ACTUAL, AMORTISED}:
+            found.add((one.issuer, one.billing_account, one.billing_period))
+    return frozenset(found)
 
 
 def is_due() -> bool:

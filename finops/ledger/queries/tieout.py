@@ -20,7 +20,9 @@ ZERO = Decimal(0)
 CORRECTION = "Correction"
 ROUNDING = "Rounding"
 KINDS = ("Usage", "Purchase", "Tax", "Credit", "Adjustment", ROUNDING, CORRECTION)
-_IS_ROUNDING = Q(category="Adjustment", description__icontains="rounding")
+# A word of its own: "Grounding with Google Search" is none.
+_ROUNDING_WORD = r"(^|[^[:alpha:]])rounding(adjustment|error)?s?([^[:alpha:]]|$)"
+_IS_ROUNDING = Q(category="Adjustment", description__iregex=_ROUNDING_WORD)
 
 
 @dataclass(slots=True)

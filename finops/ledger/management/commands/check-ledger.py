@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,11 +24,12 @@ class Command(Base):
     help = "Recompute digests, counts, control totals, charges and token hours; verify the trail."
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
+        older: Counter[str] = Counter()
         checks: dict[str, Iterable[str]] = {
             "bytes": check.missing_bytes(stored, digest_of),
             "counts": check.miscounted_documents(),
             "control totals": check.changed_totals(),
-            "charges": charge_check.differing(),
+            "charges": charge_check.differing(older),
             "snapshots": check.miscounted_snapshots(),
             "token hours": check.rederived(readings.recheck),
             "trail": verify(),
@@ -43,5 +45,6 @@ class Command(Base):
             "checked": check.size() | {"trail_entries": last[0] if last else 0},
             "trail_head": last[1] if last else None,
             "problems": problems[:MOST_PROBLEMS],
+            "notices": charge_check.older_reading(older)[:MOST_PROBLEMS],
             "ok": not problems,
         }, not problems
