@@ -28,7 +28,7 @@ WEIGHTS = {"tokens": "tokens of the whole week", "gpu-hours": "GPU-hours of the 
 
 
 def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
-    """Markdown: the steps of each workload that counts, then the division."""
+    """Markdown: the steps of each workload that counts, then the division (n/a without tokens)."""
     week = verify.Week(verify.Pack(dict(files)), statement)
     if not week.counting:
         return (
@@ -37,12 +37,14 @@ def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
     parts = [_workload(week, one) for one in week.counting]
     tokens = sum(w["counted"]["prompt"] + w["counted"]["generation"] for w in week.counting)
     cost = sum((w["cost"] for w in week.counting), Decimal(0))
-    price = verify.quotient(cost * 1_000_000, tokens)
+    divided = "n/a: there are no tokens to divide by"
+    if tokens:
+        divided = f"{plain(verify.quotient(cost * 1_000_000, tokens))} {week.currency}"
     total = (
         f"\n### All together\n\n| step | gives |\n|---|---:|\n"
         f"| cost of all of them | {plain(cost)} {week.currency} |\n"
         f"| prompt and generation tokens of all of them | {tokens:,} |\n"
-        f"| cost ÷ tokens × 1,000,000 | {plain(price)} {week.currency} |\n"
+        f"| cost ÷ tokens × 1,000,000 | {divided} |\n"
     )
     return "".join(parts) + total + typed(statement)
 

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import logging
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from reports.queries.standing import shown_first, statement_of
 from . import verify
 from .recipe import BY_HAND, recipe
 
+logger = logging.getLogger(__name__)
+
 FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can bear; packs have no clock of their own
 MOST_NAMED = 50
 VERIFY = Path(verify.__file__)
@@ -52,7 +55,8 @@ def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
     files = rows_behind(report, statement)
     if files is None:
         return None
-    computed, unequal = _recomputed(files, dict(statement))
+    computed, unequal = _recomputed(files, statement)
+    files |= _by_hand(files, statement)
     files["verify.py"] = VERIFY.read_bytes()
     return Evidence(files, computed, unequal)
 
@@ -72,15 +76,26 @@ def rows_behind(report: Report, statement: Mapping[str, Any]) -> dict[str, bytes
     return files
 
 
-def _recomputed(files: dict[str, bytes], statement: dict[str, Any]) -> tuple[int, tuple[str, ...]]:
-    """How many figures were computed again and which differ. The steps by hand are kept with the
-    rows: a later version, whose tables may be others, could not read them off."""
+def _recomputed(
+    files: Mapping[str, bytes], statement: Mapping[str, Any]
+) -> tuple[int, tuple[str, ...]]:
+    """How many figures were computed again and which differ."""
     try:
-        checks = verify.recompute(verify.Pack(files), statement)
-        files[BY_HAND] = recipe(files, statement).encode()
+        checks = verify.recompute(verify.Pack(dict(files)), dict(statement))
     except Exception as error:  # noqa: BLE001 - whatever stops it, the figures are not confirmed
         return 0, (f"the second computation stopped: {type(error).__name__}: {error}"[:300],)
     return len(checks.lines), tuple(line[0] for line in checks.wrong)
+
+
+def _by_hand(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> dict[str, bytes]:
+    """The steps by hand, kept with the rows: a later version, whose tables may be others, could
+    not read them off. They confirm nothing, so a week is sealed without them where they cannot be
+    written; its README says so."""
+    try:
+        return {BY_HAND: recipe(files, statement).encode()}
+    except Exception:
+        logger.exception("the steps by hand could not be written")
+        return {}
 
 
 def previous_statement(report: Report, statement: Mapping[str, Any]) -> bytes | None:

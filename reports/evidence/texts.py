@@ -53,9 +53,11 @@ TABLES = {
 }
 
 NO_STEPS = """
-This report was sealed by a version that kept no steps with the rows. Its own `verify.py` is in this pack: read `Week` and
-the sections that `python3 verify.py --contents` lists.
+The steps of this report by hand were not kept with its rows: the version that sealed it kept none, or could not write
+them. Its own `verify.py` is in this pack: read `Week` and the sections that `python3 verify.py --contents` lists.
 """
+
+STEPS = "| `recipe.md` | the steps above, as they were sealed |\n"
 
 README = """# Evidence pack, report {number}
 
@@ -115,8 +117,7 @@ A row of `token_hours.csv` comes from readings; those of hours in which a counte
 | `previous_statement.json` | the statement of the week before, when there was one |
 | `documents.csv`, `parameters.csv` | documents by digest; parameters of the computation |
 | `dictionary.csv` | each column of each ledger: its kind and unit, what it means, where it comes from |
-| `recipe.md` | the steps above, as they were sealed |
-| `IPE.md` | completeness and accuracy of the information, for the working papers |
+{steps}| `IPE.md` | completeness and accuracy of the information, for the working papers |
 | `verify.py`, `SHA256SUMS` | see above |
 {tables}
 All ledgers are CSV (UTF-8, comma, header); `ledgers/*.parquet` hold the same rows, whole numbers as BIGINT and all else,
@@ -203,6 +204,7 @@ def readme(stand: Standing, files: Mapping[str, bytes]) -> str:
         generation=_shown(figures["generation_tokens"]),
         price=_shown(figures["cost_per_million_tokens"]),
         recipe=files[BY_HAND].decode() if BY_HAND in files else NO_STEPS,
+        steps=STEPS if BY_HAND in files else "",
         currencies=CURRENCIES.format(currency=s["currency"]) if s.get("exchange") else "",
         documents="Their bytes are kept by the organisation, under that digest; ask for those you choose.",
         paper="| `report.pdf` | the report as printed |\n" if "report.pdf" in files else "",

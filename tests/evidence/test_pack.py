@@ -153,7 +153,8 @@ def test_the_steps_by_hand_are_kept_with_the_rows(
         "reports.evidence.pack.sealed_files", lambda _: other_shape(sealed, "recipe.md")
     )
     text = unpacked(pack(sealed.stand, printed=None).content)["README.md"].decode()
-    assert "kept no steps" in text and "### llama" not in text
+    assert "were not kept with its rows" in text and "### llama" not in text
+    assert "| `recipe.md` |" not in text
 
 
 def other_shape(sealed: Sealed, *left_out: str) -> dict[str, bytes]:
