@@ -61,7 +61,8 @@ def read_upload(*, upload: str) -> None:
         read(upload)
 
 
-@shared_task(name="reports.tasks.check", soft_time_limit=1800)
+# The limits stand in reports.operations.verification too, which a worker needs only then.
+@shared_task(name="reports.tasks.check", soft_time_limit=1800, time_limit=1860)
 def check(*, check: str) -> None:
     """Verifies what a person asked for on the page Verify; done once."""
     from reports.operations.verification import run

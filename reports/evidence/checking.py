@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,28 @@ from reports.models import Report, Seal
 from reports.queries.standing import Standing, standing
 
 from . import signing
-from .pack import beside, sums_of, told
+from .pack import SUMS, WORDS, beside, sums_of, told
 from .parquet import parquet_files, same_rows
-from .sealed import zip_bytes
+from .sealed import DICTIONARY, zip_bytes
 
 LONGEST_SECONDS = 300
+PRINTED = "report.pdf"
+
+
+class NotFinished(Exception):
+    """A check was cut short: it says neither that the file is whole nor that it is not."""
 
 
 def check_file(path: Path) -> dict[str, Any]:
     """What is known of a file: `kind`, `digest`, `week` and `problems`, empty when it is whole
-    and of this ledger. Raises OSError when it cannot be read, ValueError for another kind of file.
+    and of this ledger. Raises OSError when it cannot be read, ValueError for another kind of file,
+    NotFinished when its figures took too long to compute.
     """
     return check_bytes(path.read_bytes())
 
 
 def check_bytes(content: bytes) -> dict[str, Any]:
-    """As `check_file`, of bytes at hand. Raises ValueError for another kind of file."""
+    """As `check_file`, of bytes at hand. Raises ValueError and NotFinished as it does."""
     if content[:5] == b"%PDF-":
         return _pdf(content)
     if content[:2] == b"PK":
@@ -70,12 +76,12 @@ def _json(content: bytes) -> dict[str, Any]:
 
 def _pack(content: bytes) -> dict[str, Any]:
     """The pack's bytes first, then its figures, by the verify.py that was sealed with it, in a
-    process of its own."""
+    process of its own. `not_checked` names files that nothing sealed tells of."""
     problems: list[str] = []
     notes: list[str] = []
+    unchecked: list[str] = []
     files = _files_of(content, problems)
-    record = files.get("seal.json", b"")
-    found, week, computed = digest(record), None, None
+    found, week, computed = digest(files.get("seal.json", b"")), None, None
     seal = Seal.objects.filter(digest=found).select_related("report").first()
     if seal is None:
         problems.append("no seal in this ledger has this digest")
@@ -83,25 +89,24 @@ def _pack(content: bytes) -> dict[str, Any]:
         stand = standing(seal.report)
         week = stand.week
         problems += [] if problems else _differing(files, stand, seal)
-        notes = [] if problems else _otherwise_written(files, stand)
-    if not problems:
-        lines, errors = _computed(content, files["verify.py"])
-        problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
-        computed = next((line for line in lines if line.endswith(" equal.")), None)
-        if computed is None and not problems:
-            problems.append("verify.py stopped: " + errors[-200:])
+        if not problems:
+            unchecked = _otherwise(files, told(stand, files))
+            notes = [
+                f"{name} tells the rows of its CSV, but not in the bytes this version writes"
+                for name in _otherwise(files, parquet_files(files))
+            ]
+            lines, errors = _computed(content, files["verify.py"])
+            problems += [line for line in lines if line.startswith(("UNEQUAL", "This is not"))][:20]
+            computed = next((line for line in lines if line.endswith(" equal.")), None)
+            if computed is None and not problems:
+                problems.append("verify.py stopped: " + errors[-200:])
     return {"kind": "pack", "digest": found, "week": week, "problems": problems, "notes": notes,
-            "computed": computed}  # fmt: skip
+            "not_checked": unchecked, "computed": computed}  # fmt: skip
 
 
-def _otherwise_written(files: dict[str, bytes], stand: Standing) -> list[str]:
-    """The files around what was sealed that this version would write otherwise."""
-    written = told(stand, files) | parquet_files(files)
-    return [
-        f"{name} is not as this version writes it"
-        for name, content in written.items()
-        if files.get(name) != content
-    ]
+def _otherwise(files: Mapping[str, bytes], written: Mapping[str, bytes]) -> list[str]:
+    """The files that this version would write otherwise."""
+    return [name for name, content in sorted(written.items()) if files.get(name) != content]
 
 
 def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
@@ -123,29 +128,46 @@ def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
 
 
 def _differing(files: dict[str, bytes], stand: Standing, seal: Seal) -> Iterator[str]:
-    """Files that are not what was sealed, or not what the seal's record gives."""
-    evidence = (stand.seal or {}).get("evidence") or {}
-    for name, sealed in evidence.get("files", {}).items():
-        if name not in files or hashlib.sha256(files[name]).hexdigest() != sealed:
-            yield f"{name} is not what was sealed"
-    for name, content in beside(stand).items():
+    """Files that are not what was sealed, not what the seal's record gives, or of no pack."""
+    sealed = ((stand.seal or {}).get("evidence") or {}).get("files") or {}
+    if "verify.py" not in sealed:  # then nothing says what may be run
+        yield "this report was sealed without its rows, so no pack was ever made of it"
+        return
+    whole = {name for name, content in files.items()
+             if hashlib.sha256(content).hexdigest() == sealed.get(name)}  # fmt: skip
+    for name in sorted(set(sealed) - whole):
+        yield f"{name} is not what was sealed"
+    given = beside(stand)
+    for name, content in given.items():
         if files.get(name) != content:
             yield f"{name} is not what the seal's record gives"
-    for name in files:
-        if name.endswith(".parquet"):
-            rows = files.get(name.removesuffix("parquet") + "csv")
-            if rows is None or not same_rows(files[name], rows):
-                yield f"{name} does not tell the rows of its CSV"
-    printed = files.get("report.pdf")
-    if printed and hashlib.sha256(printed).hexdigest() not in signing.printings_of(seal):
-        yield "report.pdf is not what was printed from this seal"
-    for name in files:
-        if name.startswith("documents/") and hashlib.sha256(files[name]).hexdigest() != name[10:]:
+    tables = {
+        name.removesuffix("csv") + "parquet": name
+        for name in sealed
+        if name.startswith("ledgers/") and name.endswith(".csv")
+    }
+    for name, rows in tables.items():
+        if name in files and rows in whole and not same_rows(files[name], files[rows]):
+            yield f"{name} does not tell the rows of its CSV"
+    if PRINTED in files:
+        printed = hashlib.sha256(files[PRINTED]).hexdigest()
+        if printed not in signing.printings_of(seal):
+            yield f"{PRINTED} is not what was printed from this seal"
+    named = {f"documents/{d['sha256']}" for d in stand.statement["control_totals"]["documents"]}
+    for name in named & set(files):
+        if hashlib.sha256(files[name]).hexdigest() != name.removeprefix("documents/"):
             yield f"{name} does not give its digest"
+    for name in WORDS:
+        if name not in files:
+            yield f"{name} is missing"
+    known = {*sealed, *given, *tables, PRINTED, *named, *WORDS, DICTIONARY, SUMS}
+    for name in sorted(set(files) - known):
+        yield f"{name} is no file of this report's pack"
 
 
 def _computed(content: bytes, script: bytes) -> tuple[list[str], str]:
-    """What a sealed verify.py prints of a pack, and what it says when it stops."""
+    """What a sealed verify.py prints of a pack, and what it says when it stops. Raises NotFinished
+    when it was ended from outside or took too long."""
     with tempfile.TemporaryDirectory() as folder:
         path, program = Path(folder) / "pack.zip", Path(folder) / "verify.py"
         path.write_bytes(content)
@@ -158,8 +180,10 @@ def _computed(content: bytes, script: bytes) -> tuple[list[str], str]:
                 timeout=LONGEST_SECONDS,
                 env={"PYTHONUTF8": "1"},
             )
-        except subprocess.TimeoutExpired:
-            return [], f"it took longer than {LONGEST_SECONDS} s"
+        except subprocess.TimeoutExpired as late:
+            raise NotFinished(f"verify.py took longer than {LONGEST_SECONDS} s") from late
+    if done.returncode < 0:
+        raise NotFinished(f"verify.py was ended by signal {-done.returncode}")
     return done.stdout.splitlines(), done.stderr.strip()
 
 

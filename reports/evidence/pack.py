@@ -16,7 +16,10 @@ from reports.queries.standing import Standing
 
 from . import dictionary, texts
 from .parquet import parquet_files
-from .sealed import Gone, csv_bytes, sealed_files, zip_bytes
+from .sealed import DICTIONARY, Gone, csv_bytes, sealed_files, zip_bytes
+
+SUMS = "SHA256SUMS"
+WORDS = ("IPE.md", "README.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def pack(stand: Standing, *, printed: bytes | None, with_documents: bool = False
     files |= told(stand, files)
     if with_documents:
         files |= dict(_documents(stand.statement))
-    files["SHA256SUMS"] = sums_of(files)
+    files[SUMS] = sums_of(files)
     content = zip_bytes(files, compressed=False)
     return Packed(content, hashlib.sha256(content).hexdigest(), sorted(files))
 
@@ -62,21 +65,25 @@ def beside(stand: Standing) -> dict[str, bytes]:
         "seals.csv": seals_csv(seal),
         "documents.csv": documents_csv(stand.statement),
         "parameters.csv": parameters_csv(stand.statement),
-        "dictionary.csv": csv_bytes(dictionary.as_table()),
     }
 
 
 def told(stand: Standing, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What a pack says of itself."""
-    return {
+    """What a pack says of itself, in the words of this version: no seal tells of it. Reports
+    sealed before the dictionary was sealed with the rows have this version's."""
+    found = {
         "IPE.md": texts.ipe_sheet(stand, files).encode(),
         "README.md": texts.readme(stand, files).encode(),
     }
+    evidence = (stand.seal or {}).get("evidence") or {}
+    if DICTIONARY not in evidence.get("files", {}):
+        found[DICTIONARY] = csv_bytes(dictionary.as_table())
+    return found
 
 
 def sums_of(files: Mapping[str, bytes]) -> bytes:
     """SHA256SUMS of all other files."""
-    names = sorted(set(files) - {"SHA256SUMS"})
+    names = sorted(set(files) - {SUMS})
     lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in names]
     return "".join(lines).encode()
 

@@ -30,13 +30,14 @@ from reports.models import Report, ReportEvent
 from reports.queries import weeks
 from reports.queries.standing import shown_first, statement_of
 
-from . import verify
+from . import dictionary, verify
 from .recipe import BY_HAND, recipe
 
 logger = logging.getLogger(__name__)
 
 FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can bear; packs have no clock of their own
 MOST_NAMED = 50
+DICTIONARY = "dictionary.csv"
 VERIFY = Path(verify.__file__)
 
 
@@ -58,6 +59,7 @@ def gather(report: Report, statement: Mapping[str, Any]) -> Evidence | None:
     computed, unequal = _recomputed(files, statement)
     files |= _by_hand(files, statement)
     files["verify.py"] = VERIFY.read_bytes()
+    files[DICTIONARY] = csv_bytes(dictionary.as_table())  # of these tables, not of a later version
     return Evidence(files, computed, unequal)
 
 

@@ -2,7 +2,7 @@
 
 A check lies in a folder of its own under the data folder: what was asked, the file that was handed
 over, and how far the steps have come. It is no record: that a check was made, and what came of it,
-is an entry of the trail.
+is an entry of the trail. A check that was cut short says neither that all fits nor that it does not.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from celery import current_app
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
+from django.db import InterfaceError, OperationalError, connections
 from django.utils import timezone
+from psycopg.pq import TransactionStatus
 
 from finops.ledger.which import LedgerName, ledger_name, use_ledger
 from finops.trail.fingerprints import changed_rows
 from finops.trail.guards import guarded_tables, missing_guards
+from finops.trail.models import Entry
 from finops.trail.operations import record
 from finops.trail.operations import verify as verify_trail
-from reports.evidence.checking import check_bytes
+from reports.evidence.checking import NotFinished, check_bytes
 from reports.evidence.pack import pack
 from reports.evidence.sealed import Gone
 from reports.operations.printing import appear
@@ -39,8 +43,18 @@ from reports.queries.verifying import verify_seals
 TASK = "reports.tasks.check"
 ACTION = "verified"
 KEPT_SECONDS = 7 * 86_400
+SOFT_SECONDS, HARD_SECONDS = 1800, 1860
+"""After the first a check is told to end, after the second its worker is killed."""
+GIVEN_UP_SECONDS = HARD_SECONDS + 60
+"""A check of which nothing was written for so long is not being made by anyone."""
+MOST_BEGUN = 3
 WAITING, RUNNING, WHOLE, WRONG, SAID = "waiting", "running", "whole", "wrong", "not checked"
-"""The states of a step; `not checked`: there is nothing of the kind to check."""
+UNFINISHED = "not finished"
+"""The states of a step; `not checked`: there is nothing of the kind to check; `not finished`: it was
+cut short, so nothing is known of it."""
+LATE = f"The check was ended after {SOFT_SECONDS // 60} minutes."
+KILLED = f"The check was begun {MOST_BEGUN} times, and each time its worker was ended from outside."
+GIVEN_UP = f"No worker has gone on with it for {GIVEN_UP_SECONDS // 60} minutes."
 
 Found = dict[str, Any]
 Step = tuple[str, Callable[[], Found]]
@@ -93,32 +107,85 @@ def run(key: str) -> Found:
     asked = state_of(key)
     if asked is None or asked["done"]:
         return asked or {}
-    ledger: LedgerName = "sample" if asked["ledger"] == "sample" else "default"
-    with use_ledger(ledger):
-        steps = list(_steps(asked, place))
-        asked["steps"] = [{"title": title, "state": WAITING, "problems": []} for title, _ in steps]
+    with use_ledger(_ledger_of(asked)):
+        if "ok" not in asked:  # else it was ended between the outcome and its entry
+            _go_through(asked, place)
+        _close(key, asked)
+    return asked
+
+
+def _ledger_of(asked: Found) -> LedgerName:
+    return "sample" if asked["ledger"] == "sample" else "default"
+
+
+def _go_through(asked: Found, place: Path) -> None:
+    """Every step, unless the time is up or too many workers were killed at it."""
+    asked["begun"] = asked.get("begun", 0) + 1
+    steps = list(_steps(asked, place))
+    asked["steps"] = [{"title": title, "state": WAITING, "problems": []} for title, _ in steps]
+    if asked["begun"] > MOST_BEGUN:
+        _cut_short(asked, KILLED)
+        return
+    try:
         for shown, (_, work) in zip(asked["steps"], steps, strict=True):
             shown["state"] = RUNNING
             _write(place, asked)
             shown |= _made(work)
-        problems = [text for one in asked["steps"] for text in one["problems"]]
-        asked |= {"done": True, "ok": not problems}
-        _note(asked, problems)
-    _write(place, asked)
-    (place / "file").unlink(missing_ok=True)
-    return asked
+    except SoftTimeLimitExceeded:
+        _cut_short(asked, LATE)
+        _leave_query()
 
 
 def _made(work: Callable[[], Found]) -> Found:
-    """What a step found, its state by its problems; a step that fails is one that is wrong."""
+    """What a step found, its state by its problems. What cannot be read is wrong; what lacks time,
+    room or the database is not finished. Raises SoftTimeLimitExceeded when the time is up."""
     found: Found = {"problems": []}
     try:
         found |= work()
+    except SoftTimeLimitExceeded:
+        raise
+    except NotFinished as error:
+        return {"state": UNFINISHED, "text": f"{error}."}
+    except (MemoryError, OperationalError, InterfaceError) as error:
+        return {"state": UNFINISHED, "text": f"The check stopped: {type(error).__name__}."}
     except (Gone, NotAllowed, ValueError, OSError) as error:
         found = {"problems": [str(error)]}
     except Exception as error:  # noqa: BLE001 - a file from anywhere may break anything
         found = {"problems": [f"the check stopped: {type(error).__name__}"]}
     return {"state": WRONG if found["problems"] else WHOLE} | found
+
+
+def _cut_short(asked: Found, why: str) -> None:
+    """The steps that were not made are not finished, the first of them with the reason."""
+    left = [one for one in asked["steps"] if one["state"] in (WAITING, RUNNING)]
+    for one in left:
+        one["state"] = UNFINISHED
+    if left:
+        left[0]["text"] = why
+    asked["why"] = why
+
+
+def _leave_query() -> None:
+    """Leaves a connection that was cut off within a query; the next one opens another."""
+    connection = connections[ledger_name()]
+    inner = connection.connection
+    if inner is not None and inner.info.transaction_status == TransactionStatus.ACTIVE:
+        connection.close()
+
+
+def _close(key: str, asked: Found) -> None:
+    """Writes the outcome, then its entry, then that all is done: whoever is killed in between
+    leaves the rest to the next run, which changes no outcome and writes no second entry."""
+    place = _folder() / key
+    problems = [text for one in asked["steps"] for text in one["problems"]]
+    unfinished = "why" in asked or any(one["state"] == UNFINISHED for one in asked["steps"])
+    asked |= {"ok": False if problems else None if unfinished else True, "finished": not unfinished}
+    _write(place, asked)
+    if not Entry.objects.filter(action=ACTION, detail__check=key).exists():
+        _note(key, asked, problems)
+    asked["done"] = True
+    _write(place, asked)
+    (place / "file").unlink(missing_ok=True)
 
 
 def _steps(asked: Found, place: Path) -> Iterator[Step]:
@@ -129,13 +196,21 @@ def _steps(asked: Found, place: Path) -> Iterator[Step]:
     yield "Trail: every entry follows the one before it", lambda: {"problems": verify_trail()}
     yield "Rows of reports as they were fixed, and the guards", lambda: {"problems": _rows()}
     if asked["kind"] == "report":
-        report = report_of(asked["week"], asked["revision"])
-        if report is None:
-            raise LookupError(f"{asked['week']}/{asked['revision']} is gone")
-        stand = standing(report)
-        yield "Evidence pack: its files, and every figure again", lambda: _packed(stand)
+        yield "Evidence pack: its files, and every figure again", lambda: _packed(_stand(asked))
         for size in ("A4", "Letter"):
-            yield f"PDF, {size}: bytes and signature", lambda size=size: _printed(stand, size)  # type: ignore[misc]
+            yield (
+                f"PDF, {size}: bytes and signature",
+                lambda size=size: _printed(  # type: ignore[misc]
+                    _stand(asked), size
+                ),
+            )
+
+
+def _stand(asked: Found) -> Standing:
+    report = report_of(asked["week"], asked["revision"])
+    if report is None:
+        raise NotAllowed(f"{asked['week']}/{asked['revision']} is gone")
+    return standing(report)
 
 
 def _rows() -> list[str]:
@@ -159,16 +234,20 @@ def _printed(stand: Standing, size: str) -> Found:
     return {"state": SAID, "text": "It was not printed yet, so there is nothing to check."}
 
 
-def _note(asked: Found, problems: list[str]) -> None:
+def _note(key: str, asked: Found, problems: list[str]) -> None:
     subjects = {"file": "file", "ledger": "ledger"}
     subject = subjects.get(asked["kind"]) or f"report {asked['week']}"
-    detail = {name: asked[name] for name in ("name", "revision") if name in asked}
+    detail: Found = {n: asked[n] for n in ("name", "revision", "why") if n in asked}
+    unchecked = [name for one in asked["steps"] for name in one.get("not_checked", ())]
+    unfinished = [one["title"] for one in asked["steps"] if one["state"] == UNFINISHED]
+    detail |= {"not_checked": unchecked} if unchecked else {}
+    detail |= {} if asked["finished"] else {"not_finished": unfinished}
     record(
         at=timezone.now(),
         actor=asked["by"],
         action=ACTION,
         subject=subject,
-        detail=detail | {"ok": not problems, "problems": problems[:20]},
+        detail=detail | {"check": key, "ok": asked["ok"], "problems": problems[:20]},
     )
 
 
@@ -179,6 +258,25 @@ def state_of(key: str) -> Found | None:
     except FileNotFoundError:
         return None
     return found
+
+
+def shown(key: str) -> Found | None:
+    """As `state_of`; a check that nobody goes on with is shown as not finished."""
+    found = state_of(key)
+    if found is not None and _is_given_up(key, found):
+        found["given_up"] = True
+        if "ok" not in found:
+            found |= {"ok": None, "finished": False}
+            _cut_short(found, GIVEN_UP)
+    return found
+
+
+def _is_given_up(key: str, asked: Found) -> bool:
+    try:
+        written = (_folder() / key / "check.json").stat().st_mtime
+    except FileNotFoundError:  # taken away meanwhile
+        return False
+    return not asked["done"] and time.time() - written > GIVEN_UP_SECONDS
 
 
 def _folder() -> Path:
@@ -192,7 +290,14 @@ def _write(place: Path, value: Found) -> None:
 
 
 def _tidy() -> None:
-    """Takes away the checks of more than a week ago."""
+    """Takes away the checks of more than a week ago; notes those that nobody goes on with."""
     for place in _folder().iterdir():
         if time.time() - place.stat().st_mtime > KEPT_SECONDS:
             shutil.rmtree(place, ignore_errors=True)
+            continue
+        asked = state_of(place.name)
+        if asked is not None and _is_given_up(place.name, asked):
+            if "ok" not in asked:
+                _cut_short(asked, GIVEN_UP)
+            with use_ledger(_ledger_of(asked)):
+                _close(place.name, asked)

@@ -78,11 +78,12 @@ def _number(text: str) -> int | None:
 @allowed("audit")
 def verified(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
     """One check: how far it has come, and what it found."""
-    found = verification.state_of(str(key))
+    found = verification.shown(str(key))
     if found is None:
         raise Http404("no such check")
-    context: dict[str, Any] = {"found": found}
-    context["refresh_seconds"] = None if found["done"] else 2
+    unchecked = [name for step in found["steps"] for name in step.get("not_checked", ())]
+    context: dict[str, Any] = {"found": found, "not_checked": unchecked}
+    context["refresh_seconds"] = None if found["done"] or "given_up" in found else 2
     return page(request, "reports/verified.html", context)
 
 

@@ -12,7 +12,7 @@ from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
 from finops.trail.fingerprints import changed_rows
 from finops.trail.guards import guarded_tables, missing_guards
-from reports.evidence.checking import check_file
+from reports.evidence.checking import NotFinished, check_file
 from reports.models import Report, Seal
 from reports.operations.watching import note_guards
 from reports.queries.verifying import verify_seals
@@ -41,6 +41,6 @@ def _verify_file(path: Path) -> tuple[dict[str, Any], bool]:
         raise CannotRun(f"{path}: not a file")  # a device may have no end
     try:
         found = check_file(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotFinished) as error:
         raise CannotRun(f"{path}: {error}") from error
     return {"ok": not found["problems"], **found}, not found["problems"]
