@@ -7,6 +7,8 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 
+from finops.core.money import parse_decimal
+from finops.sources.typed_invoice import NotUsable, TypedInvoice, gpu_models
 from reports.forms import InvoiceAmountForm, PlainForm
 
 MOST_PASTED = 1_000_000
@@ -59,12 +61,100 @@ class IssuedAmountForm(InvoiceAmountForm):
 
     def clean_attached(self) -> UploadedFile | None:
         """A file that is not beyond what an invoice can be."""
-        file: UploadedFile | None = self.cleaned_data["attached"]
-        if file and (file.size or 0) > MOST_ATTACHED_BYTES:
-            raise forms.ValidationError(
-                f"An attached invoice may have {MOST_ATTACHED_BYTES // 2**20} MiB."
-            )
-        return file
+        return _attached(self.cleaned_data["attached"])
+
+
+def _attached(file: UploadedFile | None) -> UploadedFile | None:
+    if file and (file.size or 0) > MOST_ATTACHED_BYTES:
+        raise forms.ValidationError(
+            f"An attached invoice may have {MOST_ATTACHED_BYTES // 2**20} MiB."
+        )
+    return file
+
+
+class ExactField(forms.CharField):
+    """A number as it is printed, kept with all its digits; None where none is given."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        widget = forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"})
+        super().__init__(*args, max_length=80, widget=widget, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        """The exact value; thousands must not be set apart, since marks differ by country."""
+        text = super().clean(value)
+        try:
+            return parse_decimal(text) if text else None
+        except ValueError as error:
+            raise forms.ValidationError(f"{error}. Write it like 1234.50.") from None
+
+
+class DayField(forms.DateField):
+    """A day of the calendar."""
+
+    widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+
+
+class TypedInvoiceForm(PlainForm):
+    """All that is booked of an invoice whose vendor has no export, and the invoice itself."""
+
+    issuer = forms.CharField(label="Vendor", max_length=300, help_text="Spelt the same each time.")
+    invoice = forms.CharField(label="Invoice number", max_length=300)
+    billing_account = forms.CharField(
+        label="Billing account",
+        max_length=300,
+        help_text="The customer or account number on the invoice.",
+    )
+    billing_period = forms.RegexField(
+        r"^[0-9]{4}-(0[1-9]|1[0-2])$",
+        label="Month of the invoice",
+        help_text="Like 2026-10.",
+    )
+    start = DayField(label="First day of use", help_text="Days are counted in UTC.")
+    end = DayField(label="Last day of use")
+    service = forms.CharField(
+        label="Service", max_length=300, help_text="What was bought, in the invoice's words."
+    )
+    currency = forms.CharField(
+        label="Currency", max_length=3, initial="USD", help_text="A code like USD."
+    )
+    amount = ExactField(label="Amount before tax", help_text="Like 1234.50.")
+    tax = ExactField(label="Tax", initial="0", help_text="0 where there is none.")
+    gpu_model = forms.ChoiceField(label="GPU model", required=False)
+    gpu_count = ExactField(label="GPUs in each machine", required=False)
+    hours = ExactField(
+        label="Machine hours billed",
+        required=False,
+        help_text="Empty: the machine ran all the days above.",
+    )
+    attached = forms.FileField(
+        label="The invoice itself",
+        max_length=300,
+        help_text="The PDF or picture these words were read from. It is kept by its digest.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "No GPU, or not known"), *((name, name) for name in gpu_models())]
+        self.fields["gpu_model"].choices = choices  # type: ignore[attr-defined]
+
+    def clean_attached(self) -> UploadedFile | None:
+        """A file that is not beyond what an invoice can be."""
+        return _attached(self.cleaned_data["attached"])
+
+    def clean(self) -> dict[str, Any]:
+        """Values that go together; what is wrong is said at its field."""
+        values = super().clean() or {}
+        if not self.errors:
+            try:
+                self.given().check()
+            except NotUsable as error:
+                self.add_error(error.field, f"{error}.")
+        return values
+
+    def given(self) -> TypedInvoice:
+        """The invoice as it was typed."""
+        values = {name: self.cleaned_data[name] for name in self.fields if name != "attached"}
+        return TypedInvoice(**values | {"currency": values["currency"].upper()})
 
 
 class MappingStartForm(PlainForm):

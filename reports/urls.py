@@ -23,6 +23,7 @@ from reports.views import (
     tables,
     tieout,
     training,
+    typed_invoices,
     workloads,
 )
 
@@ -82,6 +83,7 @@ urlpatterns = [
     path("sources/<slug:name>/hours/", sources.hours, name="source-hours"),
     path("sources/<slug:name>/active/", sources.set_active, name="source-active"),
     path("invoices/", invoices.listing, name="invoices"),
+    path("invoices/enter/", typed_invoices.enter, name="invoice-enter"),
     path("invoices/confirm/", invoices.confirm, name="invoice-confirm"),
     path("invoices/papers/<slug:digest>/", tieout.paper, name="invoice-paper"),
     path("invoices/<str:period>/", tieout.month, name="tieout"),

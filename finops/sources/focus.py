@@ -37,7 +37,9 @@ _JSON_SIGNS: Final = (
 )
 _JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
 NO_MACHINES: Final = frozenset(("storage", "networking", "databases", "security", "identity"))
-ADDING: Final = "oci_ReferenceNumber"  # Oracle's files: each holds lines of its own
+TYPED: Final = "x_TypedInBy"
+ADDING: Final = ("oci_ReferenceNumber", TYPED)
+"""Columns of files that hold lines of their own: Oracle's, and each invoice that was typed in."""
 _PARQUET_SIGN: Final = b"ChargePeriodStart"
 
 
@@ -77,7 +79,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         version=version,
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
-        adds_to_others=ADDING in header,
+        adds_to_others=any(column in header for column in ADDING),
     )
     return Parsed(account, charges_of(rows, len(header), places, account, charge_of))
 

@@ -82,7 +82,7 @@ def parse(path: Path, name: str, format: str, rules: Sequence[Rule], threads: in
         version=version,
         unknown_columns=columns.unknown(header, places),
         missing_columns=columns.missing(places, version),
-        adds_to_others=focus.ADDING in header,
+        adds_to_others=any(column in header for column in focus.ADDING),
     )
     read = _of_parquet if is_table else _of_csv
     return Parsed(account, read(path, name, header, places, rules, threads, account))

@@ -7,10 +7,12 @@ from datetime import datetime
 from django.core.files.uploadedfile import UploadedFile
 
 from finops.ledger.models import Document, InvoiceAmount
+from finops.ledger.operations import typed_invoices
 from finops.ledger.operations.documents import keep_stream
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.papers import refuse_data
 from finops.ledger.which import atomic
+from finops.sources.typed_invoice import NotUsable, TypedInvoice
 
 from .uploads import clean_name
 
@@ -25,6 +27,21 @@ def enter_amount(
     with atomic():
         document = None if attached is None else _paper(attached, by=by, at=at)
         return set_invoice_amount(**values, by=by, at=at, document=document)
+
+
+def enter_invoice(
+    invoice: TypedInvoice, attached: UploadedFile, *, by: str, at: datetime
+) -> Document:
+    """Keeps the paper, posts the lines that a person read from it and sets the amount issued; all
+    or nothing. Gives the document of the lines. NotUsable (a ValueError) names the field."""
+    with atomic():
+        try:
+            paper = _paper(attached, by=by, at=at)
+        except ValueError as error:
+            raise NotUsable("attached", str(error)) from None
+        document = typed_invoices.enter(invoice, paper, by=by, at=at)
+    typed_invoices.tell(at)
+    return document
 
 
 def _paper(attached: UploadedFile, *, by: str, at: datetime) -> Document:

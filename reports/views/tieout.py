@@ -109,6 +109,7 @@ def _shown(one: InvoiceDetail) -> dict[str, Any]:
         "row": one.row,
         "kinds": [(kind, one.kinds[kind], one.counts[kind]) for kind in KINDS if kind in one.kinds],
         "entered": one.entered,
+        "typed_in": one.typed_in,
         "result": _result(one.row),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ from django.db.models import Case, Q, Sum, When
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
-from finops.ledger.models import Charge, InvoiceAmount
+from finops.ledger.models import Charge, Document, InvoiceAmount, Snapshot
 from finops.ledger.queries.invoices import InvoiceRow, Place, invoice_tie_out
 from finops.ledger.queries.money import CHUNK_ROWS, amounts_inside, in_period, inside
 from finops.ledger.queries.snapshots import current_ids
@@ -23,6 +24,8 @@ KINDS = ("Usage", "Purchase", "Tax", "Credit", "Adjustment", ROUNDING, CORRECTIO
 # A word of its own: "Grounding with Google Search" is none.
 _ROUNDING_WORD = r"(^|[^[:alpha:]])rounding(adjustment|error)?s?([^[:alpha:]]|$)"
 _IS_ROUNDING = Q(category="Adjustment", description__iregex=_ROUNDING_WORD)
+TYPED_IN = "typed in"
+"""The origin of the document of an invoice that a person typed in; a file's is its path."""
 
 
 @dataclass(slots=True)
@@ -31,13 +34,15 @@ class InvoiceDetail:
 
     A line of the class *Correction* counts as a correction, whatever its category, and an
     adjustment whose description speaks of rounding as rounding; so the kinds add up to the sum of
-    lines. `entered` is the newest amount that was typed or read.
+    lines. `entered` is the newest amount that was typed or read; `typed_in` the document of lines
+    that a person typed in.
     """
 
     row: InvoiceRow
     kinds: dict[str, Decimal] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     entered: InvoiceAmount | None = None
+    typed_in: Document | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The row of the tie-out, and its lines' billed cost by kind."""
@@ -50,6 +55,7 @@ class InvoiceDetail:
             "adjustments": kinds["Adjustment"],
             "rounding": kinds[ROUNDING],
             "corrections": kinds[CORRECTION],
+            "typed_in_by": self.typed_in.received_by if self.typed_in else None,
         }
 
 
@@ -100,7 +106,22 @@ def invoice_details(month: str) -> list[InvoiceDetail]:
     ):
         place = (one.issuer, one.invoice, one.billing_period, one.currency)
         details[place].entered = one
+    for place, document in _typed_in(month):
+        details[place].typed_in = document
     return list(details.values())
+
+
+def _typed_in(month: str) -> Iterator[tuple[Place, Document]]:
+    """The month's invoices whose lines were typed in."""
+    snapshots = Snapshot.objects.filter(
+        pk__in=current_ids(), billing_period=month, parts__document__origin=TYPED_IN
+    )
+    lines = Charge.objects.filter(snapshot__in=list(snapshots)).select_related(
+        "snapshot", "document"
+    )
+    for one in lines.order_by("pk"):
+        scope = one.snapshot
+        yield (scope.issuer, one.invoice or "", scope.billing_period, one.currency), one.document
 
 
 def _place(row: InvoiceRow) -> Place:

@@ -1,0 +1,189 @@
+"""An invoice that a person typed in, and the FOCUS document that is made of it (method §3.1, §3.3).
+
+A vendor without an export is booked like any other: its lines become a CSV in the columns of FOCUS,
+which is kept and read as every document is. Columns of its own say that it was typed in, by whom,
+when, and from which paper.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Final
+
+from finops.core.money import EXACT, plain
+from finops.core.period import month_of, rfc3339
+from finops.sources import gpu_shapes
+from finops.sources.focus import TYPED
+
+PAPER: Final = "x_TypedInFromSha256"
+MOMENT: Final = "x_TypedInAt"
+COLUMNS: Final = (
+    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd",
+    "BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency",
+    "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost", "InvoiceId",
+    "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ProviderName",
+    "PublisherName", "ResourceType", "ServiceCategory", "ServiceName", "SkuPriceDetails",
+    TYPED, MOMENT, PAPER,
+)  # fmt: skip
+MOST_LETTERS: Final = 300
+MOST_DAYS: Final = 1100  # three years: the longest term that GPU time is sold for
+_WORDS: Final = {
+    "issuer": "vendor",
+    "invoice": "invoice number",
+    "billing_account": "billing account",
+    "service": "service",
+}
+
+
+class NotUsable(ValueError):
+    """A value that no invoice can have; `field` is its name in TypedInvoice."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class TypedInvoice:
+    """What stands on the paper. `billing_period` is a month `YYYY-MM`; `start` and `end` are the
+    first and the last day of what was bought; `amount` is before tax; `hours` are of machines with
+    `gpu_count` GPUs each. Amounts are exact, in `currency`."""
+
+    issuer: str
+    invoice: str
+    billing_account: str
+    billing_period: str
+    currency: str
+    start: date
+    end: date
+    service: str
+    amount: Decimal
+    tax: Decimal = Decimal(0)
+    gpu_model: str = ""
+    gpu_count: Decimal | None = None
+    hours: Decimal | None = None
+
+    def total(self) -> Decimal:
+        """The amount issued: before tax, and the tax, added exactly."""
+        return EXACT.add(self.amount, self.tax)
+
+    def name(self) -> str:
+        """The document's name: the same for the same invoice of the same vendor, and no other's."""
+        mark = hashlib.sha256(f"{self.issuer}\x1f{self.invoice}".encode()).hexdigest()[:12]
+        return f"typed-in-{re.sub(r'[^A-Za-z0-9]+', '-', self.invoice)[:60].strip('-')}-{mark}.csv"
+
+    def check(self) -> None:
+        """NotUsable, naming the field, for what cannot be booked."""
+        for field, what in _WORDS.items():
+            _check_words(field, what, getattr(self, field))
+        try:
+            _check_year("billing_period", month_of(self.billing_period).start)
+        except ValueError as error:
+            raise NotUsable("billing_period", str(error)) from None
+        if not re.fullmatch(r"[A-Z]{3}", self.currency):
+            raise NotUsable("currency", f"a currency is a code like USD, not {self.currency[:20]}")
+        _check_days(self.start, self.end)
+        if self.amount <= 0:
+            raise NotUsable("amount", f"an amount is more than zero, not {plain(self.amount)}")
+        if self.tax < 0:
+            raise NotUsable("tax", f"a tax is zero or more, not {plain(self.tax)}")
+        self._check_gpus()
+
+    def _check_gpus(self) -> None:
+        if self.gpu_model and self.gpu_model not in gpu_models():
+            raise NotUsable("gpu_model", f"{self.gpu_model[:40]} is no GPU model known here")
+        if self.gpu_model and self.gpu_count is None:
+            raise NotUsable("gpu_count", "say how many GPUs each machine has")
+        if self.gpu_count is not None and not self.gpu_model:
+            raise NotUsable("gpu_model", "say which GPUs they are")
+        for field, value in (("gpu_count", self.gpu_count), ("hours", self.hours)):
+            if value is not None and value <= 0:
+                raise NotUsable(field, f"give more than zero, not {plain(value)}")
+
+    def document(self, *, by: str, at: datetime, paper: str) -> bytes:
+        """The CSV: a line of usage, and a line of tax where there is one. `paper` is the SHA-256 of
+        what was attached. An entry has its moment, so that no two entries are the same bytes."""
+        common = self._common() | {TYPED: by, MOMENT: rfc3339(at), PAPER: paper}
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerow(common | self._usage() | _costs(self.amount))
+        if self.tax:
+            tax = {"ChargeCategory": "Tax", "ChargeDescription": f"Tax on {self.service}"}
+            writer.writerow(common | tax | _costs(self.tax))
+        return text.getvalue().encode()
+
+    def _common(self) -> dict[str, str]:
+        month = month_of(self.billing_period)
+        return {
+            "BillingAccountId": self.billing_account,
+            "BillingCurrency": self.currency,
+            "BillingPeriodStart": rfc3339(month.start),
+            "BillingPeriodEnd": rfc3339(month.end),
+            "ChargePeriodStart": _midnight(self.start),
+            "ChargePeriodEnd": _midnight(self.end + timedelta(days=1)),
+            "InvoiceId": self.invoice,
+            "InvoiceIssuerName": self.issuer,
+            "ProviderName": self.issuer,
+            "PublisherName": self.issuer,
+            "ServiceName": self.service,
+        }
+
+    def _usage(self) -> dict[str, str]:
+        cells = {"ChargeCategory": "Usage", "ChargeDescription": self.service}
+        cells |= {"ChargeFrequency": "Usage-Based"}
+        if self.hours is not None:
+            cells |= {"PricingQuantity": plain(self.hours), "PricingUnit": "Hours"}
+        if self.gpu_model and self.gpu_count is not None:
+            details = json.dumps({"GpuCount": plain(self.gpu_count)})
+            cells |= {"ResourceType": f"{self.gpu_model} GPU", "SkuPriceDetails": details}
+        return cells
+
+
+@cache
+def gpu_models() -> tuple[str, ...]:
+    """The GPU models that a line can name in words, by name."""
+    names = {shape.gpu_model for shape in gpu_shapes.catalogue()}
+    names |= {*gpu_shapes.SURE, *gpu_shapes.SHORT}
+    found = {name: gpu_shapes.gpu_of(None, None, [f"{name} GPU"]) for name in names}
+    return tuple(sorted(name for name, gpu in found.items() if gpu and gpu.model == name))
+
+
+def _costs(amount: Decimal) -> dict[str, str]:
+    """An invoice tells what is paid; list and contracted costs stay unknown."""
+    return {"BilledCost": plain(amount), "EffectiveCost": plain(amount)}
+
+
+def _midnight(day: date) -> str:
+    return rfc3339(datetime(day.year, day.month, day.day, tzinfo=UTC))
+
+
+def _check_words(field: str, what: str, text: str) -> None:
+    if not text or text != text.strip():
+        raise NotUsable(field, f"the {what} must not be empty, nor begin or end with a blank")
+    if len(text) > MOST_LETTERS or not text.isprintable():
+        raise NotUsable(
+            field, f"the {what} is over {MOST_LETTERS} letters, or holds what cannot be printed"
+        )
+
+
+def _check_days(start: date, end: date) -> None:
+    _check_year("start", start)
+    _check_year("end", end)
+    if end < start:
+        raise NotUsable("end", f"the last day lies before the first, {start}")
+    if (end - start).days >= MOST_DAYS:
+        raise NotUsable("end", f"over three years from the first day, {start}")
+
+
+def _check_year(field: str, day: date) -> None:
+    if not 2000 <= day.year <= 2200:
+        raise NotUsable(field, "give a year from 2000 to 2200")
