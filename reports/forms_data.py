@@ -85,7 +85,10 @@ class ExactField(forms.CharField):
         try:
             return parse_decimal(text) if text else None
         except ValueError as error:
-            raise forms.ValidationError(f"{error}. Write it like 1234.50.") from None
+            told = str(error)
+            raise forms.ValidationError(
+                f"{told[:1].upper()}{told[1:]}. Write it like 1234.50."
+            ) from None
 
 
 class DayField(forms.DateField):
@@ -148,7 +151,7 @@ class TypedInvoiceForm(PlainForm):
             try:
                 self.given().check()
             except NotUsable as error:
-                self.add_error(error.field, f"{error}.")
+                self.add_error(error.field, error.told())
         return values
 
     def given(self) -> TypedInvoice:

@@ -50,6 +50,11 @@ class NotUsable(ValueError):
         super().__init__(reason)
         self.field = field
 
+    def told(self) -> str:
+        """The reason as a sentence."""
+        text = str(self)
+        return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
 
 @dataclass(frozen=True, slots=True)
 class TypedInvoice:

@@ -39,7 +39,7 @@ def _post(request: HttpRequest, form: TypedInvoiceForm) -> bool:
         try:
             enter_invoice(form.given(), form.cleaned_data["attached"], by=by, at=timezone.now())
         except NotUsable as error:
-            form.add_error(error.field, f"{error}.")
+            form.add_error(error.field, error.told())
             return False
     messages.success(request, "The invoice was booked, and its amount issued was set.")
     return True
