@@ -46,7 +46,7 @@ def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
         f"| prompt and generation tokens of all of them | {tokens:,} |\n"
         f"| cost ÷ tokens × 1,000,000 | {divided} |\n"
     )
-    return "".join(parts) + total + typed(statement)
+    return "".join(parts) + total + typed(files, statement, week)
 
 
 def _workload(week: Any, w: Mapping[str, Any]) -> str:

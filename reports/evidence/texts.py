@@ -86,7 +86,7 @@ line that differs names the section that computed it.
 | generation tokens | `generation_tokens` | {generation} |
 | cost per million tokens = cost ÷ (prompt + generation) × 1,000,000 | `cost_per_million_tokens` | {price} |
 
-A spreadsheet does it, or a terminal (further below). For each workload that counts: add `tokens` of
+A spreadsheet does it, and mostly a terminal (further below). For each workload that counts: add `tokens` of
 `ledgers/token_hours.csv` over the series named below, in the hours of its span (the first hour is in it, the last instant is not); add `effective` of its rows of
 `ledgers/charges.csv`; add its part of what is shared. The amounts are exact. By hand, three rules are needed:
 

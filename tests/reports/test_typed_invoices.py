@@ -195,7 +195,7 @@ def test_beside_an_export_it_is_refused_and_an_export_takes_its_place(
         ({"currency": "US$"}, "currency", "code like USD"),
         ({"start": "31.10.2026"}, "start", "valid date"),
         ({"end": "2026-09-30"}, "end", "before the first"),
-        ({"end": "2029-12-31"}, "end", "over three years"),
+        ({"end": "2029-12-31"}, "end", "Over three years"),
         ({"gpu_model": "H9000"}, "gpu_model", "valid choice"),
         ({"gpu_model": ""}, "gpu_model", "Say which GPUs"),
         ({"gpu_count": ""}, "gpu_count", "how many GPUs"),
