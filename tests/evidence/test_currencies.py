@@ -138,8 +138,9 @@ def test_pages_show_the_rates_and_both_amounts(three: Sealed, auditor: Client) -
     assert "1 CAD = 0.727273 USD 2026-11-16" in prices
     behind = reverse("report-behind", kwargs=where | {"figure": "effective_cost"})
     rows = text_of(auditor, behind, workload="mistral")
-    # Seven machine hours of 2 and 99.99 more in Canadian dollars; seven shared euros, not added.
-    assert "113.99 CAD + 7 EUR effective" in rows
+    # Seven machine hours of 2 and 99.99 more in Canadian dollars: 7 × 1.454545454545 + 72.72; and a
+    # third of seven shared euros of 1.12, cut to 14 decimals: 2.61333333333333.
+    assert "comes to 85.51515151514833 USD effective" in rows
     assert "2.00 CAD 1.454545454545 USD rate of 2026-11-16" in rows
 
 

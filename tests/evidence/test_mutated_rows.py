@@ -20,13 +20,22 @@ from finops.trail import operations as trail
 from finops.trail.fingerprints import CHANGES, changed_rows, fix_rows
 from finops.trail.guards import GUARDED_APPS
 from finops.trail.models import Entry
-from reports.models import Annotation, Report, ReportEvent, Seal, Upload, UploadOutcome, Waiver
+from reports.models import (
+    Annotation,
+    FreshLook,
+    Report,
+    ReportEvent,
+    Seal,
+    Upload,
+    UploadOutcome,
+    Waiver,
+)
 from reports.queries.verifying import verify_seals
 from tests.evidence.conftest import Sealed
 from tests.evidence.test_mutations import changed_and_found
 from tests.ledger import test_append_only as growing
 from tests.ledger import test_constraints as some
-from tests.reports.helpers import NOW
+from tests.reports.helpers import NOW, make_report
 from tests.reports.test_closing import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
@@ -198,6 +207,7 @@ BUILDERS: dict[str, Callable[[], models.Model]] = {
     "EvidenceLink": some.link,
     "Fetch": growing.fetch,
     "FetchedPart": growing.fetched_part,
+    "FreshLook": lambda: FreshLook(report=make_report(), at=NOW, digest="a" * 64, differences=[]),
     "FxRate": some.fx_rate,
     "GpuHour": some.gpu_hour,
     "InvoiceAmount": lambda: InvoiceAmount(
