@@ -298,7 +298,7 @@ def test_every_guard_is_known_to_the_database() -> None:
 
 def test_what_migrations_do_leaves_no_noise() -> None:
     assert acts() == [], "nor did all those that made this database"
-    watching = import_module("finops.trail.migrations.0006_watch_names_and_rules")
+    watching = import_module("finops.trail.migrations.0005_watch_all_ways")
     run(watching.BACKWARD, watching.FORWARD)
     run(
         "CREATE TABLE ledger_another (id bigint PRIMARY KEY, a integer, b integer)",
