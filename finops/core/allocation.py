@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from .matching import Matcher, checked
+from .matching import Columns, Matcher, checked
 from .money import add, split
 from .period import EPOCH, instant_of
 
@@ -99,7 +99,7 @@ class Rule:
         since, until = self.valid_from, self.valid_to
         return (since is None or since <= instant) and (until is None or instant < until)
 
-    def reaches(self, columns: Mapping[str, str | None]) -> bool:
+    def reaches(self, columns: Columns) -> bool:
         """Whether every condition of the rule holds."""
         return all(matcher.holds(columns) for matcher in self.matchers)
 
@@ -136,7 +136,7 @@ def in_order(rules: Iterable[Rule]) -> list[Rule]:
     return sorted(rules, key=lambda rule: (rule.order, rule.number))
 
 
-def place_of(columns: Mapping[str, str | None], instant: datetime, rules: Sequence[Rule]) -> Place:
+def place_of(columns: Columns, instant: datetime, rules: Sequence[Rule]) -> Place:
     """The one place of a charge or series at an instant; `rules` as `in_order` gives them.
 
     The unused part of a commitment is its own place unless a rule claims it by naming a
@@ -163,11 +163,11 @@ class Assigner:
         self._dates = sorted(dates)
         self._known: dict[tuple[object, ...], Place] = {}
 
-    def __call__(self, columns: Mapping[str, str | None], instant: datetime) -> Place:
+    def __call__(self, columns: Columns, instant: datetime) -> Place:
         """The place of a charge or series at an instant."""
         return self._place(columns, self._values(columns), instant)
 
-    def by_hour(self, columns: Mapping[str, str | None]) -> Callable[[int], Place]:
+    def by_hour(self, columns: Columns) -> Callable[[int], Place]:
         """The places of one charge or series: asked by milliseconds since 1970, for many hours.
 
         The columns are looked at once; where no rule has a date, one answer is that of all hours.
@@ -178,12 +178,10 @@ class Assigner:
             return lambda _: always
         return lambda time_ms: self._place(columns, values, instant_of(time_ms))
 
-    def _values(self, columns: Mapping[str, str | None]) -> tuple[str | None, ...]:
+    def _values(self, columns: Columns) -> tuple[str | None, ...]:
         return tuple([columns.get(name) for name in self._names])
 
-    def _place(
-        self, columns: Mapping[str, str | None], values: tuple[str | None, ...], instant: datetime
-    ) -> Place:
+    def _place(self, columns: Columns, values: tuple[str | None, ...], instant: datetime) -> Place:
         key = (bisect_right(self._dates, instant), values)
         place = self._known.get(key)
         if place is None:

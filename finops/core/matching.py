@@ -7,12 +7,12 @@ small language whose matching time is bounded before the first value is seen.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from re import _constants as tokens  # type: ignore[attr-defined]
 from re import _parser as regex_parser  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, Protocol
 
 LONGEST_PATTERN = 200
 LONGEST_MATCHED_VALUE = 4096
@@ -28,6 +28,12 @@ MATCHER = re.compile(
 )
 
 
+class Columns(Protocol):
+    """The columns and tags of a charge or the labels of a series, by name; None: there is none."""
+
+    def get(self, name: str, /) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """One condition on one label or column; a value that is absent is the empty text.
@@ -39,7 +45,7 @@ class Matcher:
     op: str
     value: str
 
-    def holds(self, columns: Mapping[str, str | None]) -> bool:
+    def holds(self, columns: Columns) -> bool:
         """Whether the condition holds for these labels or columns."""
         value = columns.get(self.name) or ""
         if self.op == "=":

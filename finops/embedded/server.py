@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +27,7 @@ STOP_SECONDS = 60
 LOG_BYTES = 10 * 2**20
 
 
-class Server:
+class Server(ABC):
     """What PostgreSQL and Valkey have in common; a subclass says how to start, ask and stop."""
 
     name = ""
@@ -43,27 +44,27 @@ class Server:
 
     # What a subclass says.
 
+    @abstractmethod
     def prepare(self) -> None:
         """Makes the server's files when they are not there, and checks them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The server's command line; it must stay in the foreground."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self) -> bool:
         """Whether the server takes requests now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pid(self) -> int | None:
         """The process that serves this folder, if one lives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask_to_stop(self) -> None:
         """Tells the server to stop; returns at once."""
-        raise NotImplementedError
 
-    def ready(self) -> None:
+    def ready(self) -> None:  # noqa: B027 - most servers have nothing to do then
         """Runs after the server answers, still under the start lock."""
 
     def stale(self, output: str) -> bool:

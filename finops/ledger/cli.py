@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime
@@ -74,7 +75,7 @@ class Sentences(BaseCommand):
             sys.exit(self.exit_code)
 
 
-class Command(Sentences):
+class Command(Sentences, ABC):
     """What every command of the contract shares."""
 
     # True for commands that record what people hand over: they write to the own ledger, always.
@@ -84,9 +85,9 @@ class Command(Sentences):
     def arguments(self, parser: CommandParser) -> None:
         """Adds the command's own arguments."""
 
+    @abstractmethod
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         """Does the work: the result, and whether no problem was found."""
-        raise NotImplementedError
 
     def render(self, result: dict[str, Any]) -> str:
         """The result as text for people."""

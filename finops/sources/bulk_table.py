@@ -5,6 +5,7 @@ A line is what COPY reads, so that very many charges reach the ledger without an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -120,7 +121,7 @@ def totals_query(names: Names, texts: str, mine: str) -> str:
     )
 
 
-class Table:
+class Table(ABC):
     """Charges that stand in a table of the engine, as text with an ending for each kind.
 
     To be read before the document is read on: then they are gone. `fields` says which fields of a
@@ -157,13 +158,13 @@ class Table:
             if text is not None:
                 yield text
 
+    @abstractmethod
     def _source(self) -> tuple[str, str, str, str]:
         """The table, what a line tells in SQL, what is joined for it, and which rows are meant."""
-        raise NotImplementedError
 
+    @abstractmethod
     def records(self) -> Iterator[ChargeRecord]:
         """The same charges as records."""
-        raise NotImplementedError
 
 
 class SumsTable(Table):

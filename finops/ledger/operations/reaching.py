@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from finops.core.allocation import OUT_OF_SCOPE, SHARED, WORKLOAD, Assigner, Place, Rule
+from finops.core.matching import Columns
 from finops.ledger.operations.charge_rows import storable
 from finops.sources.records import ChargeRecord
 
@@ -16,29 +16,20 @@ Scope = tuple[str, str, str]  # issuer, billing account, billing month
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns(Mapping[str, str | None]):
+class _Columns:
     """A record's columns as rules see those of its charge."""
 
     record: ChargeRecord
     scope: Scope
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, /) -> str | None:
         """The text of a column or tag; None where the source has none."""
         if name.startswith("tag:"):
-            return self.record.tags.get(name.removeprefix("tag:"), default)
+            return self.record.tags.get(name.removeprefix("tag:"))
         if name in ("issuer", "account", "billing_period"):
             return self.scope[("issuer", "account", "billing_period").index(name)]
-        value = getattr(self.record, _FIELDS.get(name, name), default)
-        return storable(value) if isinstance(value, str) else default
-
-    def __getitem__(self, name: str) -> str | None:
-        raise NotImplementedError
-
-    def __iter__(self) -> Any:
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
+        value = getattr(self.record, _FIELDS.get(name, name), None)
+        return storable(value) if isinstance(value, str) else None
 
 
 class Reaching:
@@ -59,6 +50,6 @@ class Reaching:
         return self._place_of(columns_of(record, scope), record.charge_period_start)
 
 
-def columns_of(record: ChargeRecord, scope: Scope) -> Mapping[str, str | None]:
-    """A record's columns as rules see those of its charge; only `get` is answered."""
+def columns_of(record: ChargeRecord, scope: Scope) -> Columns:
+    """A record's columns as rules see those of its charge."""
     return _Columns(record, scope)
