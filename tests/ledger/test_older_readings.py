@@ -67,9 +67,8 @@ def test_it_is_read_again_once(older: Path) -> None:
     assert (Snapshot.objects.count(), Reread.objects.count()) == (2, 1)
 
 
-def test_the_other_parts_of_a_snapshot_are_read_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def parts_read_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a delivery of two files, taken in by an older catalogue."""
     folder = tmp_path / "parts"
     folder.mkdir()
     focus_file(folder / "1.csv", ROWS[0])
@@ -78,6 +77,13 @@ def test_the_other_parts_of_a_snapshot_are_read_with_it(
         patch.setattr(reach, "catalogue_digest", lambda: "")
         patch.setattr(summing_again, "catalogue_digest", lambda: "")
         ingested(folder)
+    return folder
+
+
+def test_the_other_parts_of_a_snapshot_are_read_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = parts_read_before(tmp_path, monkeypatch)
     ingested(folder / "2.csv")
     assert len(current()) == 2
     assert Reread.objects.count() == 2
@@ -86,14 +92,7 @@ def test_the_other_parts_of_a_snapshot_are_read_with_it(
 def test_what_cannot_be_read_again_is_refused_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    focus_file(folder / "1.csv", ROWS[0])
-    focus_file(folder / "2.csv", ROWS[1])
-    with monkeypatch.context() as patch:
-        patch.setattr(reach, "catalogue_digest", lambda: "")
-        patch.setattr(summing_again, "catalogue_digest", lambda: "")
-        ingested(folder)
+    folder = parts_read_before(tmp_path, monkeypatch)
     before = current_ids()
     other = stored(Document.objects.get(name__endswith="1.csv").sha256)
     kept = other.read_bytes()
