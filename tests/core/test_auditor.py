@@ -49,16 +49,41 @@ def test_only_what_is_known_is_offered():
     assert [one.name for one in figures_of({"used_bytes": GIB})] == ["in use, mean"]
 
 
-def test_what_nvidia_smi_shows_of_the_threads_cards_is_the_reservation():
-    # Facts on public threads (row 35): the same figure on one card and on each of two (18,506 MiB
-    # on A10s), and for a 3B and a 7B model alike (15,982 MiB on a 3090).
-    for shown, weights in ((18_506, 15_400), (15_982, 2_050), (15_982, 5_300), (14_214, 8_000)):
-        cache = shown - weights - 700
-        row = {"used_bytes": shown * MIB, "weights_bytes": weights * MIB, "graphs_bytes": 300 * MIB,
-               "non_torch_bytes": 400 * MIB, "kv_reserved_bytes": cache * MIB,
-               "kv_active_bytes": 10 * MIB}  # fmt: skip
-        names = {one.figure.name for one in find(Decimal(shown), "MiB", row)}
-        assert names == {"in use, mean", "weights, cache, graphs and context"}
+@pytest.mark.parametrize(
+    ("thread", "number", "unit", "weights_mib"),
+    [
+        ("vllm#1512", "18506", "MiB", 15_400),  # Qwen-7B on one A10 and on each of two alike
+        ("vllm#736", "18", "GB", 13_000),  # a 7B model on a 3090
+        ("vllm#15204", "15982", "MiB", 2_050),  # 3B, AWQ, on a 3090
+        ("vllm#15204", "15982", "MiB", 5_300),  # 7B, AWQ, on the same card: the same figure
+        ("vllm#7768", "14214", "MiB", 8_000),  # InternVL2-8B on two cards, each of them
+        ("vllm#10357", "38", "GB", 17_166),  # 18 GB with Hugging Face's own loop
+    ],
+)
+def test_what_nvidia_smi_shows_of_the_threads_cards_is_the_reservation(
+    thread, number, unit, weights_mib
+):
+    """Facts on public threads (row 35): what is shown is what the engine holds from its start,
+    whatever the model; the reservation is the rest of its share of the card."""
+    shown = round(Decimal(number) * {"MiB": MIB, "GB": 10**9}[unit])
+    cache = shown - (weights_mib + 700) * MIB
+    row = {"used_bytes": shown, "weights_bytes": weights_mib * MIB, "graphs_bytes": 300 * MIB,
+           "non_torch_bytes": 400 * MIB, "kv_reserved_bytes": cache,
+           "kv_active_bytes": 10 * MIB}  # fmt: skip
+    names = {one.figure.name for one in find(Decimal(number), unit, row)}
+    assert names == {"in use, mean", "weights, cache, graphs and context"}
+
+
+def test_a_program_that_reserves_nothing_shows_the_weights_alone():
+    # vllm#10357: 38 GB in vLLM and 18 GB in Hugging Face's own loop: the difference is the pool,
+    # the graphs and the context, to the byte.
+    row = {"used_bytes": 38 * 10**9, "weights_bytes": 18 * 10**9, "graphs_bytes": 300 * MIB,
+           "non_torch_bytes": 400 * MIB, "kv_reserved_bytes": 20 * 10**9 - 700 * MIB}  # fmt: skip
+    (found,) = find(Decimal(18), "GB", row)
+    assert (found.figure.name, found.difference_bytes) == ("weights", 0)
+    by_name = {one.name: one.bytes for one in figures_of(row)}
+    rest = sum(by_name[name] for name in ("weights", "the KV cache's reservation")) + 700 * MIB
+    assert rest == by_name["in use, mean"]
 
 
 def test_one_definition_where_tools_disagree():  # dcgm-exporter#83: V100-16GB, USED ÷ TOTAL 0 %

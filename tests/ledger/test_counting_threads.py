@@ -6,7 +6,7 @@
 | vllm#56923 | n = 2, 4, 8: the prompt n times | engine n × prompt, client's usage once |
 | vllm#31503 | `request_success{abort}` stays 0 | never read; aborts are processed − delivered |
 | LMCache#3269, vllm#6642, #10430, #26372, vllm-ascend#6868 | a negative increment kills the engine | both lives count; a negative reading is refused |
-| vllm renames (inference-perf#277, llm-d#546, …) | a name gone, or two names of one figure | one of them, never both |
+| inference-perf#277, gateway-api-inference-extension#1905, llm-d#546, llm-d-inference-sim#304, #307, gpustack#2985 | a name gone, or two names of one figure | one of them, never both |
 | prometheus#3746 | `increase()` gives fractions and too little | whole tokens, all of them |
 | dcgm-exporter#512, #577 | no pod on a MIG slice | no GPU-hours by devices, said so |
 | litellm#22984 | 149,936 cached tokens shown as 0 | 149,936 |
@@ -25,6 +25,7 @@ import pytest
 
 from finops.core.period import Period
 from finops.core.statement import statement
+from finops.ledger.models import Series
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.tokens import token_totals
 from finops.sources.engines import role_of
@@ -145,7 +146,8 @@ def test_an_engine_that_a_negative_increment_killed_counts_in_both_lives(tmp_pat
 def test_two_names_of_one_figure_are_one_figure(
     tmp_path: Path, old: str, new: str, told: str
 ) -> None:
-    """Versions between a rename and a removal export both, with equal values."""
+    """Versions between a rename and a removal export both, with equal values; simulators of the
+    engine as well (llm-d-inference-sim#304, #307)."""
     take_in(
         tmp_path,
         [risen("vllm:prompt_tokens_total", 1000), risen(old, 614), risen(new, 614)],
@@ -154,8 +156,9 @@ def test_two_names_of_one_figure_are_one_figure(
 
 
 def test_a_name_that_is_gone_leaves_the_count_as_it_is(tmp_path: Path) -> None:
-    """llm-d#546, gpustack#2985: from 0.12 on `gpu_cache_usage_perc` is absent. An engine that is
-    updated in the middle of the period counts in both of its lives."""
+    """llm-d#546, gpustack#2985, inference-perf#277, gateway-api-inference-extension#1905: from 0.12
+    on `gpu_cache_usage_perc` is absent. An engine that is updated in the middle of the period counts
+    in both of its lives, and its use of the cache goes on under the new name."""
     old = list(range(-6, 18))
 
     def before(metric: str, value: float) -> Shown:
@@ -177,6 +180,9 @@ def test_a_name_that_is_gone_leaves_the_count_as_it_is(tmp_path: Path) -> None:
     ingested(tmp_path / "a")
     # 600 stand before the period; 100 a step to 2,300 at step 17; then 0 and 50 a step to step 35.
     assert token_totals(PERIOD).prompt == 2300 - 500 + 50 * 17
+    known = Series.objects.filter(role="kv_usage").values_list("metric", flat=True)
+    assert set(known) == {"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"}
+    assert [role.name for name in known if (role := role_of(name))] == ["kv_usage", "kv_usage"]
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus here")
