@@ -74,7 +74,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
 )
-CHOICES = [("", "left out"), *GROUPS]
 KNOWN = {name for _, group in GROUPS for name, _ in group}
 NAMES = {name: label for _, group in GROUPS for name, label in group}
 

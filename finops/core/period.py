@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 HOUR = timedelta(hours=1)
 WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})")
@@ -69,22 +69,6 @@ def parse_instant(text: str) -> datetime:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"an instant outside the calendar: {text[:40]!r}") from None
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """The organisation's zone. Raises ValueError for an unknown one, and for one whose offset
-    from UTC is not whole hours, since the ledger's bucket is the UTC hour (method §1)."""
-    try:
-        zone = ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(
-            f"unknown time zone {name!r}; use an IANA name like Europe/Berlin"
-        ) from None
-    for month in range(1, 13):
-        offset = datetime(2026, month, 1, tzinfo=zone).utcoffset() or timedelta()
-        if offset % HOUR:
-            raise ValueError(f"time zone {name!r} is {offset} from UTC, not whole hours")
-    return zone
 
 
 def week_of(text: str, zone: ZoneInfo) -> Period:

@@ -34,7 +34,6 @@ NO_COST = "the workload has no cost per million tokens"
 NOTHING_IN_TIME = "perhaps nothing came in time"
 NOT_ALL = "not every workload of the figure has a measured objective"
 NO_COUNT = "no inference workload has both cost and tokens"
-GOODPUT = ("tokens_lower", "tokens_upper", "cost_per_million_lower", "cost_per_million_upper")
 
 
 def ratio(value: Fraction) -> Decimal:

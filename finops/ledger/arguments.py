@@ -1,8 +1,7 @@
-"""Arguments that several commands share: a period of whole hours, and who does it."""
+"""Arguments that several commands share: a period of whole hours."""
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,15 +27,3 @@ def period_of(options: Mapping[str, Any]) -> Period:
         if instant != hour_of(instant):
             raise CannotRun(f"{name} must be a whole UTC hour, not {instant.isoformat()}")
     return period
-
-
-def add_by(parser: CommandParser) -> None:
-    """`--by USER`: in whose name the ledger is written."""
-    parser.add_argument("--by", default=_whoever(), metavar="USER", help="who does it")
-
-
-def _whoever() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from finops.core.period import week_of, zone_of
+from finops.core.period import week_of
 from finops.core.tieout import period_table
 from finops.ledger.queries.facts import facts
 from finops.trail.queries import entries
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
 
 def table(week: str) -> dict[str, Any]:
-    period = week_of(week, zone_of("UTC"))
+    period = week_of(week, ZoneInfo("UTC"))
     return period_table(facts(period, week=week, as_of=datetime(2026, 12, 1, tzinfo=UTC)))
 
 
