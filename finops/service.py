@@ -123,11 +123,10 @@ def wait_for_web(address: str, seconds: float = 60) -> bool:
     return False
 
 
-def manage(*words: str, quiet: bool = True) -> int:
+def manage(*words: str) -> int:
     """Runs one of our commands in a process of its own and gives its exit code."""
-    output = subprocess.DEVNULL if quiet else None
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *words]
-    return subprocess.run(command, stdout=output, check=False).returncode
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 
 
 def collect_static() -> bool:

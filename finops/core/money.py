@@ -112,20 +112,17 @@ def part(
     return EXACT.subtract(up_to(until), up_to(since))
 
 
-def split(
-    amount: Decimal, weights: Sequence[int | Decimal], decimals: int | None = None
-) -> list[Decimal]:
+def split(amount: Decimal, weights: Sequence[int | Decimal]) -> list[Decimal]:
     """Shares of an amount by weights, by largest remainder on the last digit (method §4).
 
-    The shares sum to the amount exactly. `decimals` is the last digit's place, by default the
-    amount's own plus four. Ties go to the earlier weight. Raises ValueError when the weights are
-    negative or sum to zero.
+    The shares sum to the amount exactly; they have four decimals more than it. Ties go to the earlier
+    weight. Raises ValueError when the weights are negative or sum to zero.
     """
     exact = [Decimal(weight) for weight in weights]
     total = add(exact)
     if any(weight < 0 for weight in exact) or total <= 0:
         raise ValueError("weights must not be negative and must not all be zero")
-    places = scale_of(amount) + PART_DIGITS if decimals is None else decimals
+    places = scale_of(amount) + PART_DIGITS
     unit = Decimal(1).scaleb(-places)
     wide = Context(prec=400, rounding=ROUND_DOWN)
     ideal = [wide.divide(wide.multiply(amount, weight), total) for weight in exact]

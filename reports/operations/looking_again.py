@@ -28,14 +28,14 @@ LONGEST_WORK: Final = timedelta(days=3)
 """Work that takes longer than this from its start to its commit may go unseen."""
 
 
-def look_again(*, at: datetime, tell: Callable[[str], None] | None = None) -> list[FreshLook]:
+def look_again(*, at: datetime) -> list[FreshLook]:
     """Builds each sealed week afresh that anything may have touched since it was looked at last.
 
     Also what bears an instant up to three days before that look counts, as it may have been on its
     way then. Gives the looks that say something else than the ones before them: a figure that would
     be printed otherwise makes a proposal, which is noted in the trail once.
     """
-    return _look_at_touched(at, tell, lambda seen: seen - LONGEST_WORK)
+    return _look_at_touched(at, None, lambda seen: seen - LONGEST_WORK)
 
 
 def on_arrival(*, at: datetime, tell: Callable[[str], None] | None = None, **_: Any) -> None:

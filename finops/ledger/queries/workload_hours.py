@@ -26,13 +26,13 @@ class HourRow:
     restarts: int
 
 
-def workload_hours(slug: str, hours: int = HOURS) -> list[HourRow]:
+def workload_hours(slug: str) -> list[HourRow]:
     """The last hours up to the newest one any engine was read in, newest first."""
     newest = TokenHour.objects.order_by("-hour").values_list("hour", flat=True).first()
     if newest is None:
         return []
     end = newest + timedelta(hours=1)
-    period = Period(end - timedelta(hours=hours), end)
+    period = Period(end - timedelta(hours=HOURS), end)
     assign = assign_series()
 
     def hour_of_workload(labels: Mapping[str, str], hour: datetime) -> Hashable:
