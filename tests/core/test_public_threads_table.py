@@ -80,7 +80,7 @@ ELSEWHERE = (
     (32, "vllm#40256", LOGS),
     (42, "#512", COUNTING),
     (42, "#577", COUNTING),
-    (42, "dcgm-exporter#380", EVIDENCE),
+    (42, "dcgm-exporter#380", "tests/ledger/test_memory_table.py"),
     (48, "vllm#55169", LOGS),
     (48, "vllm#55169", EVIDENCE),
 )

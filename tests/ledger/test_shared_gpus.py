@@ -11,8 +11,8 @@ import pytest
 from tests.ledger import gpu_fleet
 from tests.ledger.doors import command, ingested
 from tests.ledger.gpu_fleet import Fleet
+from tests.ledger.memory_tables import HOUR, MIB, UUID, closes, workload
 from tests.ledger.stores import replay
-from tests.ledger.test_memory_evidence import HOUR, MIB, UUID, closes, workload
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

@@ -48,11 +48,9 @@ STALE = "gauges stood still while no tokens moved, or the engine slept: left out
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def device_table(
-    device: Device, engines: Iterable[tuple[EngineMemory, int]], hour: datetime | None = None
-) -> Table:
-    """The table of one GPU with these engines on it, over the period or in one hour."""
-    return table_of(_device(device, list(engines), hour).parts)
+def device_table(device: Device) -> Table:
+    """The table of one GPU with the engines on it, over the period."""
+    return table_of(_device(device, device.engines, None, whole=True).parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +64,31 @@ class _Piece:
 def _device(
     device: Device,
     engines: Sequence[tuple[EngineMemory, int]],
-    hour: datetime | None = None,
+    hour: datetime | None,
     *,
-    only: bool = False,
+    whole: bool,
 ) -> _Piece:
-    """One GPU; with `only` just the time in which one of these engines was on it."""
-    theirs = [span for engine, _ in engines for span in engine.there(hour)]
-    spans = theirs if only else [*device.there(hour), *theirs]
+    """One GPU; unless `whole`, just the time in which one of these engines was on it."""
+    spans = _held(device, (engine for engine, _ in engines), hour, whole=whole)
     rows = device.rows_of(hour)
-    if only:
+    if not whole:
         seen = {instant for engine, _ in engines for instant in engine.by_hour}
         rows = [row for row in rows if row.hour in seen]
-    whole = length_ms(spans)
     pieces = [
         (_engine(engine, number, hour), length_ms(engine.there(hour)))
         for engine, number in engines
         if engine.rows_of(hour)
     ]
-    return _Piece(_with_engines(_measured(device, rows), together(pieces, whole)), spans)
+    on_it = together(pieces, length_ms(spans))
+    return _Piece(_with_engines(_measured(device, rows), on_it), spans)
+
+
+def _held(
+    device: Device, engines: Iterable[EngineMemory], hour: datetime | None = None, *, whole: bool
+) -> list[Span]:
+    """When a GPU counts to engines: while one of them is on it; `whole`, while it was measured."""
+    theirs = [span for engine in engines for span in engine.there(hour)]
+    return [*device.there(hour), *theirs] if whole else theirs
 
 
 def _measured(device: Device, rows: Iterable[DeviceHour]) -> Exact:
@@ -125,7 +130,7 @@ def group_table(
     pieces, chosen = [], {id(engine) for engine in engines}
     for device in devices:
         mine = [(engine, n) for engine, n in device.engines if id(engine) in chosen]
-        pieces.append(_device(device, mine, hour, only=not whole_devices))
+        pieces.append(_device(device, mine, hour, whole=whole_devices))
     for engine in engines:
         if not engine.devices and engine.rows_of(hour):
             parts = [_engine(engine, number, hour) for number in range(engine.gpus)]
@@ -188,14 +193,14 @@ def memory_rows(period: Period, by: str | None = None) -> list[dict[str, Any]]:
         return [_gpu_row(d) for _, d in sorted(known.devices.items())]
     if by == "engine":
         return [_group_row(e.name, [e], known, {"workload": e.slug}) for e in known.engines]
+    if by is None:
+        told = known.engines or known.devices
+        return [_group_row("fleet", known.engines, known, {}, whole=True)] if told else []
     groups: dict[str, list[EngineMemory]] = {}
     for engine in known.engines:
-        key = (engine.slug or "no workload") if by == "workload" else "fleet"
-        groups.setdefault(key, []).append(engine)
-    if by is None and not groups and known.devices:
-        groups["fleet"] = []
+        groups.setdefault(engine.slug or "no workload", []).append(engine)
     rows = [_group_row(key, mine, known, {}) for key, mine in sorted(groups.items())]
-    return _with_costs(rows, period) if by == "workload" else rows
+    return _with_costs(rows, period)
 
 
 def _with_costs(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:
@@ -212,7 +217,7 @@ def _with_costs(rows: list[dict[str, Any]], period: Period) -> list[dict[str, An
 
 
 def _gpu_row(device: Device) -> dict[str, Any]:
-    table = device_table(device, device.engines)
+    table = device_table(device)
     row = device.rows[-1]
     flags = [text for holds, text in ((device.shared, SHARED), (device.sliced, SLICED)) if holds]
     tenants = [f"{space}/{pod}" for space, pod in sorted(device.tenants)]
@@ -246,33 +251,34 @@ def _others_at_start(device: Device) -> int | None:
 
 
 def _group_row(
-    key: str, engines: list[EngineMemory], known: Fleet, labels: dict[str, Any]
+    key: str,
+    engines: list[EngineMemory],
+    known: Fleet,
+    labels: dict[str, Any],
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Engines together with the GPUs they are on; a GPU is counted once."""
+    """Engines together with the GPUs they are on, a GPU counted once; `whole`: with all GPUs."""
     names = {name for engine in engines for name in engine.devices}
-    if key == "fleet":
+    if whole:
         names |= known.devices.keys()
     devices = [known.devices[name] for name in sorted(names)]
     flags = [SHARED] if any(device.shared for device in devices) else []
     if any(not engine.devices for engine in engines):
         flags.append(NO_DEVICE)
     apart = [(e.gpus, e.there(None)) for e in engines if not e.devices]
-    held = [(1, _held(d, engines, whole=key == "fleet")) for d in devices]
+    held = [
+        (1, _held(d, (e for e in engines if d.name in e.devices), whole=whole)) for d in devices
+    ]
     gpus: int | None = at_once([*held, *apart])
     if not all(engine.gpus_known for engine in engines):
         gpus = None
         flags.append(ONE_GPU)
     value = {"key": key, "labels": labels, "gpus": gpus, "gpus_without_metrics": at_once(apart)}
     value |= _seen(engines)
-    value |= group_table(engines, devices, whole_devices=key == "fleet").as_json()
-    value |= _busiest(engines, devices, whole_devices=key == "fleet")
+    value |= group_table(engines, devices, whole_devices=whole).as_json()
+    value |= _busiest(engines, devices, whole_devices=whole)
     return value | _peak_of_devices(devices) | _engine_values(engines, flags)
-
-
-def _held(device: Device, engines: list[EngineMemory], *, whole: bool) -> list[Span]:
-    """When a GPU counts to a group: while one of its engines is on it, the fleet's always."""
-    theirs = [s for e in engines if device.name in e.devices for s in e.there(None)]
-    return [*device.there(None), *theirs] if whole else theirs
 
 
 def _seen(engines: list[EngineMemory]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _device(device: Device) -> Iterator[Notice]:
             f"GPU {device.name} was held by several pods at once ({pods}): one may take the memory "
             f"another needs, and what each used is {_apart(device)}.",
         )
-    rest = device_table(device, device.engines).unattributed
+    rest = device_table(device).unattributed
     if rest is not None and rest < 0:
         yield Notice(
             "memory-over-total",
