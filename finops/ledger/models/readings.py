@@ -51,6 +51,11 @@ class Series(models.Model):
         inner = ",".join(f'{k}="{v}"' for k, v in sorted(self.labels.items()))
         return f"{self.metric}{{{inner}}}"
 
+    @property
+    def rule_labels(self) -> dict[str, str]:
+        """The labels that rules see: its own, its source, its metric (method §4)."""
+        return {**self.labels, "source": self.target.source.name, "__name__": self.metric}
+
 
 class ReadingBlock(models.Model):
     """The readings of one series and replica in one hour, as one document gave them.
@@ -183,3 +188,8 @@ class UsageHour(models.Model):
             ),
         ]
         indexes = [models.Index(fields=["hour"])]
+
+    @property
+    def rule_labels(self) -> dict[str, str]:
+        """The labels that rules see: its own and its source (method §4)."""
+        return {**self.labels, "source": self.source.name}

@@ -225,7 +225,7 @@ def _quality(reading: Reading, slug: str) -> str:
     found = {
         row.quality
         for row in reading.ledger.usage
-        if reading.series_places(row.labels | {"source": row.source.name}, row.hour).target == slug
+        if reading.series_places(row.rule_labels, row.hour).target == slug
     }
     return max(found, key=QUALITIES.index, default="measured")
 
@@ -235,7 +235,7 @@ def _documents(reading: Reading, slug: str) -> set[str]:
     usage = {
         row.document_id
         for row in reading.ledger.usage
-        if reading.series_places(row.labels | {"source": row.source.name}, row.hour).target == slug
+        if reading.series_places(row.rule_labels, row.hour).target == slug
     }
     return usage | reading.whole.documents_of.get(slug, set())
 

@@ -173,17 +173,10 @@ def _series_of(places: Assigner, change: Change) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     roles = ("prompt", "generation", "kv_usage")
     for one in Series.objects.filter(role__in=roles).select_related("target__source"):
-        place = places(_labels(one), change.at)
+        place = places(one.rule_labels, change.at)
         if place.kind == WORKLOAD and place.target == change.workload:
             found[one.role].append(one.pk)
     return found
-
-
-def _labels(one: Series) -> dict[str, str]:
-    labels: dict[str, str] = one.labels | {
-        "source": one.target.source.name, "__name__": one.metric
-    }  # fmt: skip
-    return labels
 
 
 # -- finding -------------------------------------------------------------------------------------
@@ -200,7 +193,7 @@ def _from_gauges(period: Period, places: Assigner, as_of: datetime | None) -> It
     series = {s.pk: s for s in Series.objects.filter(pk__in=ids).select_related("target__source")}
     spans: dict[str, list[Span]] = defaultdict(list)
     for pk, text, first, last in rows:
-        place = places(_labels(series[pk]), first)
+        place = places(series[pk].rule_labels, first)
         if place.kind == WORKLOAD and place.target:
             given = json.loads(text)
             settings = tuple((name, str(given[name])) for name in NAMES if name in given)

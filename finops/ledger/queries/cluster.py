@@ -185,11 +185,11 @@ def _newest(period: Period, as_of: datetime | None) -> Iterator[tuple[Series, To
 def own_labels(series: Series) -> dict[str, str]:
     """The labels as the exporter gave them: where Prometheus kept its own under the plain names,
     the exporter's stand under `exported_…`."""
-    labels: dict[str, str] = dict(series.labels)
+    labels = series.rule_labels
     for name in ("namespace", "pod", "container", "node", "uid"):
         if f"exported_{name}" in labels:
             labels[name] = labels[f"exported_{name}"]
-    return labels | {"source": series.target.source.name, "__name__": series.metric}
+    return labels
 
 
 def summed(rows: Iterable[Held]) -> Fraction:

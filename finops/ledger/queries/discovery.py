@@ -30,8 +30,7 @@ def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
         tokens[pk], last[pk] = tokens.get(pk, 0) + count, hour
     assign, found = assign_series(), dict[str, dict[str, Any]]()
     for one in Series.objects.filter(pk__in=tokens).select_related("target__source").order_by("pk"):
-        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
-        if assign(labels, last[one.pk]).kind == UNASSIGNED:
+        if assign(one.rule_labels, last[one.pk]).kind == UNASSIGNED:
             row = _proposal(one)
             known = found.setdefault(row["matchers"], row)
             known["series"] += 1

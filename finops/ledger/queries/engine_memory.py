@@ -56,7 +56,7 @@ def engine_memory(
         rows.setdefault(series_id, []).append(CacheRow(*values))
     for series_id, mine in placed(rows, series, as_of).items():
         one = series[series_id]
-        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
+        labels = one.rule_labels
         for row in mine:
             place = assign(labels, row.hour)
             if place.kind == WORKLOAD and place.target:

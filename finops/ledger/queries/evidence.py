@@ -255,8 +255,7 @@ def names_shown(
     last = dict(hours.order_by().values_list("series_id").annotate(Max("hour")))
     found: dict[str, set[str]] = {}
     for one in Series.objects.filter(pk__in=last).select_related("target__source"):
-        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
-        place, model = assign(labels, last[one.pk]), one.labels.get("model_name")
+        place, model = assign(one.rule_labels, last[one.pk]), one.labels.get("model_name")
         if place.kind == WORKLOAD and place.target and model:
             found.setdefault(place.target, set()).add(model)
     return {slug: frozenset(names) for slug, names in found.items()}

@@ -303,7 +303,7 @@ def _usage_hours(reading: Reading) -> Table:
                "generation_tokens", "requests", "quality")  # fmt: skip
     rows = sorted(reading.ledger.usage, key=lambda u: (u.hour, u.document_id, u.labels_digest))
     return table("usage_hours", columns, (
-        (u.document_id, u.source.name, u.hour, u.labels | {"source": u.source.name},
+        (u.document_id, u.source.name, u.hour, u.rule_labels,
          u.prompt_tokens, u.cached_tokens, u.generation_tokens, u.requests, u.quality)
         for u in rows
     ))  # fmt: skip

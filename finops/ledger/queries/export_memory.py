@@ -46,7 +46,7 @@ def cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
     yield table("cache_hours", kept, ((*row, firsts.get((row[0], row[1]))) for row in rows))
     columns = ("series", "target", "engine", "name", "labels")
     yield table("engines", columns, (
-        (s.pk, s.target_id, s.engine, _engine_name(s), _labels(s)) for s in series.values()
+        (s.pk, s.target_id, s.engine, _engine_name(s), s.rule_labels) for s in series.values()
     ))  # fmt: skip
 
 
@@ -64,10 +64,6 @@ def preemptions(period: Period, as_of: datetime) -> Table:
 
 def _with_source(keys: Iterable[int]) -> Iterable[Series]:
     return Series.objects.filter(pk__in=set(keys)).order_by("pk").select_related("target__source")
-
-
-def _labels(series: Series) -> dict[str, str]:
-    return {**series.labels, "source": series.target.source.name, "__name__": series.metric}
 
 
 def _engine_name(series: Series) -> str:

@@ -300,8 +300,7 @@ def _engines(
     found = []
     for one in series.values():
         last = rows[one.pk][-1]
-        labels = one.labels | {"source": one.target.source.name, "__name__": one.metric}
-        place = assign(labels, last.hour)
+        place = assign(one.rule_labels, last.hour)
         slug = place.target if place.kind == WORKLOAD else None
         start = evidence.start_of(
             one.labels, begun[one.pk], last.hour + HOUR, slug=slug,

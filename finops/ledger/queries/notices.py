@@ -53,12 +53,11 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
                 f"generation tokens{', delivered,' if delivered else ''} stand in no unit cost.",
             )
     for usage in ledger.usage:
-        labels = usage.labels | {"source": usage.source.name}
-        if assign(labels, usage.hour).kind == UNASSIGNED:
+        if assign(usage.rule_labels, usage.hour).kind == UNASSIGNED:
             yield Notice(
                 "series-without-workload",
-                f"usage records {labels.get('model_name', '')} {usage.source.name}",
-                f"No rule gives the usage records of {labels.get('model_name', 'an unnamed model')} "
+                f"usage records {usage.labels.get('model_name', '')} {usage.source.name}",
+                f"No rule gives the usage records of {usage.labels.get('model_name', 'an unnamed model')} "
                 "to a workload.",
             )
 

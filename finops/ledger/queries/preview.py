@@ -80,7 +80,7 @@ def _series(before: Assigner, after: Assigner, period: Period | None) -> list[di
                 series.add(known.series.pk)
                 total[0] += tokens
     for usage in ledger.usage if ledger else ():
-        labels = usage.labels | {"source": usage.source.name}
+        labels = usage.rule_labels
         move = before(labels, usage.hour), after(labels, usage.hour)
         if move[0] != move[1]:
             _, total = moves.setdefault(move, (set(), [0]))

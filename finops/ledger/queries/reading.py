@@ -125,7 +125,7 @@ class Reading:
                 if row.tokens and place.kind == WORKLOAD and place.target:
                     hours.setdefault(place.target, set()).add(instant_of(row.hour_ms))
         for usage in self.ledger.usage:
-            place = self.series_places(usage.labels | {"source": usage.source.name}, usage.hour)
+            place = self.series_places(usage.rule_labels, usage.hour)
             if place.kind == WORKLOAD and place.target:
                 hours.setdefault(place.target, set()).add(usage.hour)
         return hours
@@ -152,8 +152,7 @@ class Reading:
                     if place.target:
                         found.setdefault(place.target, set()).add(known.source)
         for usage in self.ledger.usage:
-            labels = usage.labels | {"source": usage.source.name}
-            place = self.series_places(labels, usage.hour)
+            place = self.series_places(usage.rule_labels, usage.hour)
             if place.target:
                 found.setdefault(place.target, set()).add(usage.source.name)
         return found

@@ -88,9 +88,10 @@ def _bucket(series: Series, hours: list[tuple[int, BucketHour]]) -> Bucket | Non
         bound = Decimal(series.labels.get("le", "").replace("+Inf", "Infinity"))
     except InvalidOperation:
         return None
-    labels = series.labels | {"source": series.target.source.name, "__name__": series.metric}
     engine = (series.target_id, series.engine)
-    return Bucket(series, labels, measure, engine, role.alias_rank if role else 9, bound, hours)
+    return Bucket(
+        series, series.rule_labels, measure, engine, role.alias_rank if role else 9, bound, hours
+    )
 
 
 def preferred(every: Iterable[Bucket]) -> list[Bucket]:

@@ -161,8 +161,7 @@ class TokenLedger:
         sums: dict[Hashable, list[UsageHour]] = {}
         for row in self.usage:
             if row.hour in period:
-                labels = row.labels | {"source": row.source.name}
-                sums.setdefault(key_of(labels, row.hour), []).append(row)
+                sums.setdefault(key_of(row.rule_labels, row.hour), []).append(row)
         return {
             key: Tokens(
                 delivered_prompt=sum(row.prompt_tokens for row in rows),
@@ -360,7 +359,7 @@ def _known(
     return Known(
         series=series,
         source=source.name,
-        labels=series.labels | {"source": source.name, "__name__": series.metric},
+        labels=series.rule_labels,
         first_ms=first_ms,
         around=SeriesRows(
             rows=rows.get(series.pk, []),
