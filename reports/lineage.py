@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from finops.core.allocation import KEPT_SUM, SHARED
+from finops.core.allocation import KEPT_SUM, SHARED, WORKLOAD
 from finops.core.money import add, plain
 from finops.core.period import parse_instant
 from finops.ledger.queries import explain
 from reports import formulas, money_behind, workload_behind
+from reports.evidence import verify
 from reports.evidence.sealed import rows_behind, sealed_files
 from reports.queries.standing import Standing
 
@@ -177,7 +179,7 @@ def _series(
     found: Behind, files: Mapping[str, bytes], stand: Standing, slug: str, series: str
 ) -> None:
     known = {row["series"]: row for row in rows(files, "series")}
-    placed = _places(files, known) if slug else {}
+    places = placed(files, known.values(), "token_hours") if slug else {}
     sums: dict[str, int] = {}
     hours: list[Row] = []
     for row in rows(files, "token_hours"):
@@ -189,34 +191,20 @@ def _series(
     found.series = [
         {"number": number, "name": _name(row), "role": row["role"], "tokens": sums.get(number, 0)}
         for number, row in known.items()
-        if not slug or slug in placed.get(number, ())
+        if not slug or slug in places.get(number, ())
     ]
 
 
-def placed(files: Mapping[str, bytes], table: str, hours: str) -> dict[str, set[str]]:
-    """The workloads that the rules give each series of a table to in the hours of another, by the
+def placed(files: Mapping[str, bytes], series: Iterable[Row], hours: str) -> dict[str, set[str]]:
+    """The workloads that the rules give each of these series to in the hours of a table, by the
     second computation's rules."""
-    known = {row["series"]: row for row in rows(files, table)}
-    return _places(files, known, hours)
-
-
-def _places(
-    files: Mapping[str, bytes], known: Mapping[str, Row], table: str = "token_hours"
-) -> dict[str, set[str]]:
-    """The workloads that the rules give each series to, by the second computation's rules."""
-    import json
-
-    from reports.evidence import verify
-
+    labels = {row["series"]: json.loads(row["labels"]) for row in series}
     rules = verify.Rules(verify.Pack(dict(files)).table("rules"), "series")
     found: dict[str, set[str]] = {}
-    for row in rows(files, table):
-        if row["series"] in known:
-            labels = known[row["series"]].setdefault("parsed", None)
-            if labels is None:
-                labels = known[row["series"]]["parsed"] = json.loads(known[row["series"]]["labels"])
-            place = rules.place(labels, verify.instant(row["hour"]))
-            if place[0] == "workload":
+    for row in rows(files, hours):
+        if row["series"] in labels:
+            place = rules.place(labels[row["series"]], verify.instant(row["hour"]))
+            if place[0] == WORKLOAD:
                 found.setdefault(row["series"], set()).add(place[1])
     return found
 

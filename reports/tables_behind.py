@@ -77,25 +77,22 @@ def _cache(
     said = [one for one in stand.statement[part] or () if _is_of(one, workload, engine)]
     if not said:
         raise NoSuchFigure(f"{part} of {workload[:60]} {engine[:60]}")
-    mine = {row["series"] for row in rows(files, "engines") if row["name"] == engine}
-    of_workload = placed(files, "engines", "cache_hours")
-    mine = {one for one in mine if workload in of_workload.get(one, {workload})}
-    held = [row for row in rows(files, "cache_hours") if row["series"] in mine]
-    table = Table("Hours of the engine's KV cache", CACHE, [_cache_line(row) for row in held])
-    out = [row for row in rows(files, "preemptions") if _fits(row, files, mine)]
+    engines = [row for row in rows(files, "engines") if row["name"] == engine]
+    places = placed(files, engines, "cache_hours")
+    mine = [row for row in engines if workload in places.get(row["series"], {workload})]
+    series, counters = {e["series"] for e in mine}, {(e["target"], e["engine"]) for e in mine}
+    table = Table("Hours of the engine's KV cache", CACHE, [
+        _cache_line(row) for row in rows(files, "cache_hours") if row["series"] in series
+    ])  # fmt: skip
     pushed = Table("Requests pushed out", ("Hour", "Requests"), [
-        {"head": row["hour"], "cells": [row["count"]]} for row in out if row["count"] != "0"
+        {"head": row["hour"], "cells": [row["count"]]} for row in rows(files, "preemptions")
+        if (row["target"], row["engine"]) in counters and row["count"] != "0"
     ])  # fmt: skip
     return Kept(f"{title} of {workload}, {engine}", formula, [table, pushed])
 
 
 def _is_of(one: Mapping[str, Any], workload: str, engine: str) -> bool:
     return one.get("workload") == workload and one.get("engine") == engine
-
-
-def _fits(row: Row, files: Files, mine: set[str]) -> bool:
-    engines = {(e["target"], e["engine"]) for e in rows(files, "engines") if e["series"] in mine}
-    return (row["target"], row["engine"]) in engines
 
 
 def _cache_line(row: Row) -> Line:
@@ -127,18 +124,19 @@ def _levels(stand: Standing, files: Files, workload: str, _: str) -> Kept:
     ]
     if not said:
         raise NoSuchFigure(f"service level of {workload[:60]}")
-    of_workload = placed(files, "latency_buckets", "latency_hours")
+    known = rows(files, "latency_buckets")
+    places = placed(files, known, "latency_hours")
     counts: dict[str, list[int]] = {}
     for row in rows(files, "latency_hours"):
-        known = counts.setdefault(row["series"], [0, 0])
-        known[0] += int(row["count"] or 0)
-        known[1] += int(row["readings"] or 0)
+        sums = counts.setdefault(row["series"], [0, 0])
+        sums[0] += int(row["count"] or 0)
+        sums[1] += int(row["readings"] or 0)
     buckets = Table("Buckets of latency, added over the week", (
         "Series", "Measure", "Up to, seconds", "Counted", "Readings"), [
         {"head": row["series"], "cells": [row["measure"].replace("_", " "), row["bound_seconds"],
                                           *(_shown(str(n)) for n in counts.get(row["series"], []))]}
-        for row in rows(files, "latency_buckets")
-        if workload in of_workload.get(row["series"], ())
+        for row in known
+        if workload in places.get(row["series"], ())
     ])  # fmt: skip
     names = ("first_token_seconds", "inter_token_seconds", "target", "valid_from", "by")
     objectives = Table("Objectives", ("Set at", "First token, s", "Between tokens, s", "Share",
