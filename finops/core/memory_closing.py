@@ -26,8 +26,7 @@ class Closing:
 
     def row(self) -> tuple[str, *tuple[int | None, ...]]:
         """The group and its columns, in bytes; None is not measured."""
-        known = {"total": self.table.total, **self.table.beside, **self.table.parts}
-        known["total"] = self.table.total
+        known = {**self.table.beside, **self.table.parts, "total": self.table.total}
         return (self.workload, *(known.get(name) for name in COLUMNS))
 
     def as_json(self) -> dict[str, Any]:

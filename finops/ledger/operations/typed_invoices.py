@@ -19,13 +19,12 @@ from finops.ledger.operations.candidates import Candidate, Outcome, look
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.manifests import Verdict
+from finops.ledger.operations.reaching import Scope
 from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.queries.tieout import TYPED_IN
 from finops.ledger.which import atomic
 from finops.sources.records import Refused
 from finops.sources.typed_invoice import NotUsable, TypedInvoice
-
-Scope = tuple[str, str, str]  # issuer, billing account, billing period
 
 
 def enter(invoice: TypedInvoice, paper: Document, *, by: str, at: datetime) -> Document:

@@ -75,7 +75,7 @@ def begun_by(
     ).values_list("pk", *(f"first_{name}" for name in names)):
         if hour is None:
             continue
-        found[key] = hour + HOUR - timedelta(milliseconds=min(HOUR_MS, observed + stale))
+        found[key] = _begun(hour, observed + stale)
     restarts = _restarts(series, period, as_of)
     for key, at in found.items():
         again = restarts.get((series[key].target_id, series[key].engine))
@@ -86,7 +86,12 @@ def begun_by(
 def _first(row: CacheRow) -> datetime:
     if row.first_ms is not None:
         return instant_of(row.first_ms)
-    return row.hour + HOUR - timedelta(milliseconds=min(HOUR_MS, row.observed_ms + row.stale_ms))
+    return _begun(row.hour, row.observed_ms + row.stale_ms)
+
+
+def _begun(hour: datetime, held_ms: int) -> datetime:
+    """When the first hour of a stretch begins, which ends with it."""
+    return hour + HOUR - timedelta(milliseconds=min(HOUR_MS, held_ms))
 
 
 def _restarts(

@@ -160,8 +160,11 @@ def _state(source: Source, last: Fetch | None, lag: timedelta | None) -> str:
 def _since(source: Source, at: datetime) -> Period | None:
     """The whole hours of the last seven days since the source was first collected."""
     first = first_collected(source)
-    if first is None:
-        return None
+    return None if first is None else _last_days(first, at)
+
+
+def _last_days(first: datetime, at: datetime) -> Period | None:
+    """The whole hours of the last seven days since a first one; None without any."""
     start, end = max(hour_of(at) - timedelta(days=HEALTH_DAYS), hour_of(first)), hour_of(at)
     return Period(start, end) if start < end else None
 
@@ -185,7 +188,13 @@ def _coverage(source: Source, at: datetime) -> str | None:
     if period is None:
         return None
     missing = sum((gap.end - gap.start for gap in uncollected(source, period)), timedelta(0))
-    ten_thousandths = 10_000 - -(-10_000 * missing // (period.end - period.start))
+    whole = period.end - period.start
+    return _share(whole - missing, whole)
+
+
+def _share(part: timedelta, whole: timedelta) -> str:
+    """A share with four places, rounded down: what is not whole never reads as 1."""
+    ten_thousandths = 10_000 * part // whole
     return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04d}"
 
 
@@ -203,17 +212,17 @@ def _of_readings(
     success = max((one["at"] for one in (read, used) if one["at"]), default=None)
     if first is None:
         return None, None, None
-    start, end = max(hour_of(at) - timedelta(days=HEALTH_DAYS), hour_of(first)), hour_of(at)
-    if start >= end:
+    period = _last_days(first, at)
+    if period is None:
         return max(ends), success, None
-    span = {"hour__gte": start, "hour__lt": end}
+    span = {"hour__gte": period.start, "hour__lt": period.end}
     held = {
         hour
         for rows in (hours, usage)
         for hour in rows.filter(**span).values_list("hour", flat=True).distinct()
     }
-    of_all = 10_000 * len(held) // ((end - start) // timedelta(hours=1))
-    return max(ends), success, f"{of_all // 10_000}.{of_all % 10_000:04d}"
+    share = _share(timedelta(hours=len(held)), period.end - period.start)
+    return max(ends), success, share
 
 
 def _joined(spans: Iterable[Period]) -> Iterator[Period]:
