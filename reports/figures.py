@@ -122,9 +122,26 @@ def coverage(value: Any) -> str:
 
 
 def gib(value: Any) -> str:
-    """Bytes as GiB with one decimal."""
+    """Bytes as GiB with one decimal; as MiB where that would read as nothing."""
     exact = decimal(value)
-    return NOT_AVAILABLE if exact is None else f"{grouped(exact / GIB, 1)}{THIN}GiB"
+    if exact is None:
+        return NOT_AVAILABLE
+    size, unit = _unit_of(exact)
+    return f"{grouped(exact / size, 1)}{THIN}{unit}"
+
+
+def signed_gib(value: Any) -> str:
+    """The same with its sign: the remainder of a memory table."""
+    exact = decimal(value)
+    if exact is None:
+        return NOT_AVAILABLE
+    size, unit = _unit_of(exact)
+    return f"{signed(exact / size, 1)}{THIN}{unit}"
+
+
+def _unit_of(exact: Decimal) -> tuple[int, str]:
+    """GiB; MiB for what is not zero and would be shown as 0.0 GiB."""
+    return (1 << 20, "MiB") if 0 < abs(exact) * 20 < GIB else (GIB, "GiB")
 
 
 def mib(value: Any) -> str:

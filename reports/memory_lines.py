@@ -47,7 +47,8 @@ WIDTH, HEIGHT = 720, 22
 
 
 def lines_of(row: Row) -> list[dict[str, Any]]:
-    """Each line of the table: title, meaning, bytes or None, share of the device or None."""
+    """Each line of the table: title, meaning, bytes or None and what is said then, share of the
+    device or None."""
     total = row["total_bytes"]
     return [
         {
@@ -56,12 +57,19 @@ def lines_of(row: Row) -> list[dict[str, Any]]:
             "meaning": meaning,
             "tone": tone,
             "bytes": (value := row[f"{name}_bytes"]),
+            "absent": absent(row, name),
             "share": divide(Decimal(value), Decimal(total))
             if total and value is not None
             else None,
         }
         for name, title, meaning, tone in LINES
     ]
+
+
+def absent(row: Row, name: str) -> str:
+    """What stands in place of a line that is not known: of a card that is measured, nobody may
+    tell which programs hold what is in use."""
+    return "not told" if name == "other" and row["used_bytes"] is not None else "not measured"
 
 
 def together(rows: Sequence[Row]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from decimal import Decimal
@@ -41,6 +42,17 @@ def memory_blocks(
             "device": device_words(hours.get(name)),
         }
         for at, name in enumerate(ordered)
+    ]
+
+
+def engine_rows(statement: Row) -> list[dict[str, Any]]:
+    """The report's engines one by one; those of one workload and name say when each was there."""
+    rows = statement.get("memory") or []
+    names = Counter((row["workload"], row["engine"]) for row in rows)
+    return [
+        dict(row)
+        | {"is_repeated": names[row["workload"], row["engine"]] > 1 and bool(row.get("first_seen"))}
+        for row in rows
     ]
 
 

@@ -92,10 +92,7 @@ def words(value: Any) -> str:
 @register.filter
 def signed_gib(value: Any) -> str:
     """Bytes as GiB with their sign: the remainder of a memory table."""
-    exact = figures.decimal(value)
-    if exact is None:
-        return figures.NOT_AVAILABLE
-    return f"{figures.signed(exact / figures.GIB, 1)}{figures.THIN}GiB"
+    return figures.signed_gib(value)
 
 
 @register.simple_tag

@@ -49,6 +49,24 @@ def test_large_counts_in_words(value: int, shown: str) -> None:
     assert figures.short(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown", "with_sign"),
+    [
+        (5_033_165, "4.8 MiB", "+4.8 MiB"),  # 4.8 × 2^20 would read as 0.0 GiB
+        (1 << 20, "1.0 MiB", "+1.0 MiB"),
+        (0, "0.0 GiB", "0.0 GiB"),
+        (13 << 30, "13.0 GiB", "+13.0 GiB"),
+        (-((1 << 30) // 64), "−16.0 MiB", "−16.0 MiB"),
+        ((1 << 30) // 20 + 1, "0.1 GiB", "+0.1 GiB"),
+        (None, "n/a", "n/a"),
+    ],
+)
+def test_no_amount_of_memory_reads_as_nothing(value, shown, with_sign) -> None:
+    plain = {"\u202f": " ", "\u00a0": " ", "-": "−"}
+    assert figures.gib(value).translate(str.maketrans(plain)) == shown
+    assert figures.signed_gib(value).translate(str.maketrans(plain)) == with_sign
+
+
 def test_coverage_is_never_rounded_up_to_whole() -> None:
     assert figures.coverage("0.99999") == f">{T}99.99{T}%"
     assert figures.coverage("1.0000") == f"100.00{T}%"

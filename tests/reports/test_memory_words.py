@@ -5,8 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from django.template.loader import render_to_string
+
 from reports import memory_words
-from reports.memory_words import active_share, at_one_time
+from reports.memory_words import active_share, at_one_time, engine_rows
+from tests.reports import example
 
 
 def bought(rows: list[dict[str, Any]]) -> str:
@@ -59,3 +62,27 @@ def test_the_share_in_use_is_weighed_by_time() -> None:
     """A quarter of the pool for five hours and a half for fifteen: 43.75 %."""
     rows = [_row(0, 5), _row(5, 20, active_tokens_mean="16384")]
     assert active_share(rows) == Decimal("0.4375")
+
+
+def test_engines_of_one_name_say_when_each_was_there_in_the_report_s_table() -> None:
+    statement = example.statement()
+    (row, *_) = statement["memory"]
+    lives = [row | {"first_seen": f"2026-11-{a}T06:00:00Z", "last_seen": f"2026-11-{b}T18:30:00Z"}
+             for a, b in ((16, 18), (18, 22))]  # fmt: skip
+    told = _table(statement | {"memory": lives})
+    assert statement["period"]["zone"] == "UTC"
+    assert "Mon 16 Nov 2026, 06:00 UTC to Wed 18 Nov 2026, 18:30 UTC" in told
+    assert "Wed 18 Nov 2026, 06:00 UTC to Sun 22 Nov 2026, 18:30 UTC" in told
+    # Alone of its name, or in a report of before that was told, an engine has its name only.
+    assert " to " not in _table(statement | {"memory": lives[:1]})
+    older = [{k: v for k, v in one.items() if not k.endswith("_seen")} for one in lives]
+    assert " to " not in _table(statement | {"memory": older})
+
+
+def _table(statement: dict[str, Any]) -> str:
+    """The table of engines as a report has it."""
+    s = statement
+    text = render_to_string(
+        "reports/parts/memory.html", {"s": s, "charts": {}, "memory_engines": engine_rows(s)}
+    )
+    return text[text.index("Each engine, means of the week") :]

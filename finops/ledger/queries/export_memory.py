@@ -74,7 +74,8 @@ def _engine_name(series: Series) -> str:
 def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
     """The three tables of a period as it stood at an instant."""
     known = fleet(period, as_of)
-    rows = (_settings(engine, known) for engine in known.engines)
+    every = [*known.engines, *known.doubles]
+    rows = (_settings(engine, known) for engine in every)
     yield table("engine_settings", SETTINGS, rows)
     shown = sorted({engine.devices[0] for engine in known.engines if engine.devices})
     columns = ("device", "hour", "observed_ms", "used_byte_ms", "total_bytes")
@@ -83,7 +84,7 @@ def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
         for name in shown
         for row in known.devices[name].rows
     ))  # fmt: skip
-    climbed = hours_by_kind(period, [engine.series for engine in known.engines], as_of)
+    climbed = hours_by_kind(period, [engine.series for engine in every], as_of)
     yield table("ladder_hours", LADDER, (
         (kind_name(kind), *(getattr(one, name) for name in LADDER[1:]))
         for kind, hours in sorted(climbed.items())

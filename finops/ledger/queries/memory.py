@@ -19,6 +19,7 @@ from finops.core.period import Period, instant_of, rfc3339
 from finops.core.presence import Span, at_once, length_ms
 from finops.ledger.models import DeviceHour
 
+from .engines_twice import readers
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 from .reading import read
 
@@ -32,10 +33,21 @@ MEASURED = frozenset({"total", "used", "free", "driver", "other"})
 TWO_ENGINES = (
     "{} engines share this GPU at one time: the parts of each are told by its own log and gauges"
 )
+TOLD_AGAIN = (
+    "read twice, it seems: {} is told by {}. Its memory stands here once for each; put all but one "
+    "out of scope by a rule on job or source"
+)
+SET_ASIDE = "told twice and counted once: {} by {}; a rule put all but one out of scope"
 OTHERS = (
     "no exporter read here tells apart who holds this GPU's memory: what other programs hold is part of "
     "the remainder"
 )
+NEVER_TOLD = {
+    "amd": "AMD's exporter tells this GPU's memory as a whole, and of no program what it holds (its label "
+    "kfd_process_id names processes without their memory): what other programs hold is part of the "
+    "remainder"
+}
+"""Exporters that tell nothing of other programs, however they are set up, and what is said then."""
 AT_MOST = "when the engine started, everything else on the card, its own context included, held {} at most"
 OVER_PROFILE = (
     "at the peak {} more were in use than the engine's parts and the activations it measured at its "
@@ -192,7 +204,7 @@ def memory_rows(period: Period, by: str | None = None) -> list[dict[str, Any]]:
     if by == "gpu":
         return [_gpu_row(d) for _, d in sorted(known.devices.items())]
     if by == "engine":
-        return [_group_row(e.name, [e], known, {"workload": e.slug}) for e in known.engines]
+        return [_group_row(e.name, [e], known, _labels(e)) for e in known.engines]
     if by is None:
         told = known.engines or known.devices
         return [_group_row("fleet", known.engines, known, {}, whole=True)] if told else []
@@ -201,6 +213,11 @@ def memory_rows(period: Period, by: str | None = None) -> list[dict[str, Any]]:
         groups.setdefault(engine.slug or "no workload", []).append(engine)
     rows = [_group_row(key, mine, known, {}) for key, mine in sorted(groups.items())]
     return _with_costs(rows, period)
+
+
+def _labels(engine: EngineMemory) -> dict[str, Any]:
+    source, job = engine.reader
+    return {"workload": engine.slug, "source": source, "job": job}
 
 
 def _with_costs(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:
@@ -224,13 +241,14 @@ def _gpu_row(device: Device) -> dict[str, Any]:
     labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
     value |= _peak_of_devices([device])
-    if device.engines_at_once > 1:
+    told_again = any(engine.told_again for engine, _ in device.engines)
+    if device.engines_at_once > 1 and not told_again:
         flags.append(TWO_ENGINES.format(device.engines_at_once))
     over = over_profile(value)
     if over is not None:
         flags.append(OVER_PROFILE.format(gib(over)))
     if value["other_bytes"] is None:
-        flags.append(OTHERS)
+        flags.append(NEVER_TOLD.get(device.exporter, OTHERS))
         at_most = _others_at_start(device)
         if at_most is not None:
             flags.append(AT_MOST.format(gib(at_most)))
@@ -319,6 +337,7 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
     """What the reservation bought, the peak, and where the figures come from."""
     figures = [(engine, found) for engine in engines if (found := engine.figures())]
     stale = sum(found.stale_ms for _, found in figures)
+    flags = [*flags, *_told_twice(engines)]
     if any(not engine.is_told for engine in engines):
         flags = [*flags, NO_LOG]
     if stale:
@@ -350,6 +369,17 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
         "stale_seconds": stale // 1000,
         "flags": flags,
     }
+
+
+def _told_twice(engines: Iterable[EngineMemory]) -> list[str]:
+    """Engines that two jobs or sources tell of, decided or not (method §2.7); each once."""
+    said = [
+        text.format(engine.name, readers(engine, others))
+        for engine in engines
+        for text, others in ((TOLD_AGAIN, engine.told_again), (SET_ASIDE, engine.set_aside))
+        if others
+    ]
+    return list(dict.fromkeys(said))
 
 
 def _log_of(engine: EngineMemory) -> str | None:

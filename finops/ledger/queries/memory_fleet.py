@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from finops.core.allocation import WORKLOAD
+from finops.core.allocation import OUT_OF_SCOPE, WORKLOAD
 from finops.core.kv_agreement import Agreement
 from finops.core.memory import CacheRow, KvFigures, kv_figures, presence
 from finops.core.period import Period, milliseconds
 from finops.core.presence import Span, at_once, spans_of
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
+from finops.sources.engines import role_of
 
 from .allocation import assign_series
 from .as_of import known_by
+from .engines_twice import tell_once
 from .evidence import Evidence, KvBytes, names_shown
 from .presence import HOUR, begun_by, placed
 
@@ -37,7 +39,11 @@ tells of a host's GPUs, and one alone of its engines, it is one host, whichever 
 
 @dataclass(slots=True)
 class EngineMemory:
-    """One engine over the period: its hours, the start it had, and the GPUs it was on."""
+    """One engine over the period: its hours, the start it had, and the GPUs it was on.
+
+    `told_again` are others that may be this engine, read by another job or source; `set_aside`
+    those of them that a rule put out of scope and that count no more.
+    """
 
     series: Series
     slug: str | None
@@ -50,6 +56,9 @@ class EngineMemory:
     by_hour: dict[datetime, CacheRow] = field(default_factory=dict)
     spans: dict[int, Span] = field(default_factory=dict)
     agreement: Agreement | None = None
+    out_of_scope: bool = False
+    told_again: list[EngineMemory] = field(default_factory=list)
+    set_aside: list[EngineMemory] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.by_hour = {row.hour: row for row in self.rows}
@@ -70,6 +79,11 @@ class EngineMemory:
         """Pod or address, and the engine's number where it has one."""
         name = self.series.labels.get("pod") or self.series.target.instance
         return f"{name} engine {self.series.engine}" if self.series.engine else name
+
+    @property
+    def reader(self) -> tuple[str, str]:
+        """The source that told of it, and the scrape job there."""
+        return self.series.target.source.name, self.series.target.job
 
     @property
     def tenant(self) -> tuple[str, str]:
@@ -132,9 +146,10 @@ class EngineMemory:
 
 @dataclass(slots=True)
 class Device:
-    """One GPU over the period."""
+    """One GPU over the period, and whose exporter tells of it (`dcgm`, `nvidia-smi`, `amd`)."""
 
     name: str
+    exporter: str = ""
     rows: list[DeviceHour] = field(default_factory=list)
     engines: list[tuple[EngineMemory, int]] = field(default_factory=list)
     by_hour: dict[datetime, DeviceHour] = field(default_factory=dict)
@@ -186,11 +201,13 @@ def _within(spans: Mapping[int, Span], hour: datetime | None) -> list[Span]:
 
 @dataclass(slots=True)
 class Fleet:
-    """Engines and GPUs of a period, joined by namespace and pod, else by host."""
+    """Engines and GPUs of a period, joined by namespace and pod, else by host. `doubles` are told by
+    a job or source that a rule put out of scope, beside the engines that count."""
 
     period: Period
     engines: list[EngineMemory]
     devices: dict[str, Device]
+    doubles: list[EngineMemory] = field(default_factory=list)
 
 
 def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
@@ -217,7 +234,9 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
             device.engines.append((engine, number))
-    return Fleet(period, engines, devices)
+    known_fleet = Fleet(period, engines, devices)
+    tell_once(known_fleet)
+    return known_fleet
 
 
 def _by_host(
@@ -309,6 +328,7 @@ def _engines(
         mine = kv.get(slug) if slug else None
         longest = known[slug].max_model_len if slug else None
         engine = EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk])
+        engine.out_of_scope = place.kind == OUT_OF_SCOPE
         engine.agreement = evidence.agreement_of(start) if start else None
         found.append(engine)
     return sorted(found, key=lambda e: (e.slug or "", e.name))
@@ -327,7 +347,17 @@ def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
     for row in newest:
         if first.setdefault(row.device, row.target_id) == row.target_id:
             found.setdefault(row.device, Device(row.device)).rows.append(row)
+    exporters = _exporters(first.values())
+    for name, device in found.items():
+        device.exporter = exporters.get(first[name], "")
     return _without_sliced(found)
+
+
+def _exporters(targets: Iterable[int]) -> dict[int, str]:
+    """Whose exporter each target is, by the name of its gauge of used memory."""
+    told = Series.objects.filter(target_id__in=set(targets), role="device_used_bytes")
+    named = told.order_by().values_list("target_id", "metric").distinct()
+    return {target: role.engine for target, metric in named if (role := role_of(metric))}
 
 
 def _without_sliced(devices: dict[str, Device]) -> dict[str, Device]:

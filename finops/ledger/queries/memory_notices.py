@@ -88,12 +88,18 @@ def _device(device: Device) -> Iterator[Notice]:
             f"another needs, and what each used is {_apart(device)}.",
         )
     rest = device_table(device).unattributed
+    twice = sorted({engine.name for engine, _ in device.engines if engine.told_again})
     if rest is not None and rest < 0:
+        why = (
+            f"{', '.join(twice)} may be read twice and count for each (duplicate-series)."
+            if twice
+            else "An engine on another GPU, a log of another start or a wrong configuration may be "
+            "counted."
+        )
         yield Notice(
             "memory-over-total",
             device.name,
-            f"GPU {device.name}: the known parts exceed the device's memory by {gib(-rest)}. An "
-            "engine on another GPU, a log of another start or a wrong configuration may be counted.",
+            f"GPU {device.name}: the known parts exceed the device's memory by {gib(-rest)}. {why}",
         )
 
 

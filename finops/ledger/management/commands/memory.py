@@ -48,13 +48,19 @@ def _table(row: dict[str, Any]) -> str:
     names = {**LABELS, "unattributed": "unattributed (activations, allocator cache)",
              "total": "device total"}  # fmt: skip
     count = "GPUs not known" if row["gpus"] is None else f"GPUs: {row['gpus']}"
-    text = [f"{row['key']} ({count})"]
+    told = [f"job {at['job']} of {at['source']}" for at in (row["labels"],) if "job" in at]
+    text = [f"{row['key']} ({', '.join([count, *told])})"]
     for name, label in names.items():
         value = row[f"{name}_bytes"]
-        shown = "not measured" if value is None else gib(value)
+        shown = _absent(row, name) if value is None else gib(value)
         text.append(f"  {label:<66}{shown:>16}")
     if row["used_bytes"] is not None:
         text.append(f"  {'what nvidia-smi shows (used)':<66}{gib(row['used_bytes']):>16}")
     text += [f"  {one['engine']}: {one['sentence']}" for one in row["engines"]]
     text += [f"  Note: {flag}" for flag in row["flags"]]
     return "\n".join(text)
+
+
+def _absent(row: dict[str, Any], name: str) -> str:
+    """Of a card that is measured, nobody may tell whose what is in use is."""
+    return "not told" if name == "other" and row["used_bytes"] is not None else "not measured"
