@@ -6,7 +6,7 @@
 
 A real Prometheus is filled as `tokens_backfill.py` does. The schedule's own task then collects it
 into a fresh ledger, with one worker of one process and the source whole, or with two such workers
-and the source in two parts. Each worker has a core to itself; the database and the store may use as many
+and the source in two shards. Each worker has a core to itself; the database and the store may use as many
 cores as there are workers. Prints one JSON object: seconds by wall, processor seconds of each worker, of
 the database and the store, and tokens counted against the truth. On a shared machine wall times say little:
 `ideal` is how many times as quick two would be with nothing else in the way, one worker's
@@ -73,14 +73,14 @@ def pin(pid: int, cores: Sequence[int]) -> None:
 
 
 @contextmanager
-def ledger(folder: Path, parts: int) -> Iterator[tuple[dict[str, str], str, int]]:
+def ledger(folder: Path, shards: int) -> Iterator[tuple[dict[str, str], str, int]]:
     """An empty ledger with its servers: the environment of its processes, its URL, the pid of its
     database server."""
     folder.mkdir(mode=0o711)
     changed = {
         "HEADROOM_DATA": str(folder),
         "HEADROOM_TEST": "1",
-        "HEADROOM_COLLECT_PARTS": str(parts),
+        "HEADROOM_COLLECT_SHARDS": str(shards),
         "DJANGO_SETTINGS_MODULE": "finops.settings",
     }
     sys.path.insert(0, str(ROOT))

@@ -174,8 +174,8 @@ BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, mos
 # How many long files of one delivery are read at once, each by a worker of the queue `parts`.
 BULK_PROCESSES = environment.whole_number("HEADROOM_BULK_PROCESSES", 1, least=1, most=64)
 
-# In how many parts a large source's hours are shared out among the workers that collect.
-COLLECT_PARTS = environment.whole_number("HEADROOM_COLLECT_PARTS", 2, least=1, most=64)
+# In how many shards the workers that collect read the hours of a large source.
+COLLECT_SHARDS = environment.whole_number("HEADROOM_COLLECT_SHARDS", 2, least=1, most=64)
 
 # Networks beside the public ones that invoices may be read from by URL, with commas between.
 STORE_NETWORKS = environment.networks("HEADROOM_STORE_NETWORKS")

@@ -23,7 +23,7 @@ from finops.sources.engines import bound_of, metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
 from finops.sources.remote_read import Answers, request
-from finops.sources.shares import WHOLE, Share
+from finops.sources.shards import WHOLE, Shard
 
 from .access import FetchFailed
 from .fetch import Door
@@ -110,19 +110,19 @@ def live_series(
     return [{str(k): str(v) for k, v in row.items()} for row in data], warnings
 
 
-def gather(door: Door, matchers: Sequence[str], period: Period, share: Share = WHOLE) -> Gathered:
+def gather(door: Door, matchers: Sequence[str], period: Period, shard: Shard = WHOLE) -> Gathered:
     """All raw samples of our metrics in `[start, end)`; FetchFailed when the store does not answer.
 
     By remote read where the store's gives the very series of its query API, else by queries. Of a
-    share only, where one is named.
+    shard only, where one is named.
     """
     series, warnings = live_series(door, matchers, period)
     hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
     most = MAX_SERIES_HOURS_A_QUERY // hours
-    if share.is_whole:
+    if shard.is_whole:
         selectors = list(_selectors(series, matchers, most))
     else:
-        series = [row for row in series if share.holds(row.get("instance", ""))]
+        series = [row for row in series if shard.holds(row.get("instance", ""))]
         selectors = list(_of_instances(series, matchers, most))
     result = None
     if door.access.remote_read and not warnings:

@@ -23,14 +23,14 @@ from finops.ledger.models import Source
 from finops.ledger.operations import folder, part_reading, spool, summing_again
 from finops.ledger.operations.collect import (
     collect_window,
-    parts_of,
+    shards_of,
     whole_hours,
     windows_of,
 )
 from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
-from finops.sources.shares import Share
+from finops.sources.shards import Shard
 from finops.trail import fingerprints
 
 BY = "schedule"
@@ -53,7 +53,7 @@ def collect_all() -> int:
 @shared_task(name="finops.ledger.tasks.collect_source", acks_late=True)
 def collect_source(*, source: str, at: str | None = None) -> int:
     """Sends one task for every whole hour of a source that is missing, oldest first; of a large
-    source, one for each part of the hour."""
+    source, one for each shard of the hour."""
     now = _instant(at)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
@@ -61,18 +61,18 @@ def collect_source(*, source: str, at: str | None = None) -> int:
         try:
             with Door(access_to(row)) as door:
                 planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]
-                parts = parts_of(row, door, planned)
+                shards = shards_of(row, door, planned)
         except FetchFailed as error:
             logger.warning("%s cannot be collected: %s", source, error)
             return 0
-    asked = [(window, share) for window in planned for share in parts]
-    for window, share in asked:
+    asked = [(window, shard) for window in planned for shard in shards]
+    for window, shard in asked:
         collect_source_window.delay(
             source=source,
             start=rfc3339(window.start),
             end=rfc3339(window.end),
-            part=share.part,
-            parts=share.parts,
+            shard=shard.number,
+            shards=shard.count,
         )
     return len(asked)
 
@@ -87,17 +87,17 @@ def collect_source_window(
     start: str,
     end: str,
     at: str | None = None,
-    part: int = 1,
-    parts: int = 1,
+    shard: int = 1,
+    shards: int = 1,
 ) -> dict[str, Any]:
-    """Collects one window of a source, or a part of it; tried again when the store does not answer
+    """Collects one window of a source, or a shard of it; tried again when the store does not answer
     or warns."""
-    window, share = Period(parse_instant(start), parse_instant(end)), Share(part, parts)
+    window, own = Period(parse_instant(start), parse_instant(end)), Shard(shard, shards)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
         try:
             with Door(access_to(row)) as door:
-                done = collect_window(row, window, door=door, by=BY, at=_instant(at), share=share)
+                done = collect_window(row, window, door=door, by=BY, at=_instant(at), shard=own)
         except FetchFailed as error:
             logger.warning("%s %s: %s", source, start, error)
             raise self.retry(countdown=_pause(self), exc=RuntimeError(str(error))) from None

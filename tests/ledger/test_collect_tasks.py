@@ -63,11 +63,11 @@ class Product:
     def send_windows(self, source: str) -> list[Any]:
         return [self.send(WINDOW_TASK, source=source, **window) for window in WINDOWS]
 
-    def send_parts(self, source: str, parts: int) -> list[Any]:
+    def send_shards(self, source: str, count: int) -> list[Any]:
         return [
-            self.send(WINDOW_TASK, source=source, part=part, parts=parts, **window)
+            self.send(WINDOW_TASK, source=source, shard=shard, shards=count, **window)
             for window in WINDOWS
-            for part in range(1, parts + 1)
+            for shard in range(1, count + 1)
         ]
 
 
@@ -199,12 +199,12 @@ def test_children_killed_at_any_instant(product: Product, worker: Worker, store:
 
 
 def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Store) -> None:
-    """Two workers take parts of the same hours; one is killed whole, the other's children too."""
+    """Two workers take shards of the same hours; one is killed whole, the other's children too."""
     product.command("sources", "add", "parted", store.url)
     chance = random.Random(11)
     store.delay_seconds = 5.0
     with running(product) as first, running(product) as second:
-        results = [*product.send_parts("parted", 3), *product.send_parts("parted", 3)]
+        results = [*product.send_shards("parted", 3), *product.send_shards("parted", 3)]
         until(lambda: len(store.seen) >= 2)
         first.kill()  # whoever had asked was still waiting for the answer
         assert fetched_parts(product, "parted") == fetched(product, "parted") == []
@@ -214,12 +214,12 @@ def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Sto
             second.kill_children()
         store.delay_seconds = 0.0
         # What the killed worker held comes back when the broker misses it, or with the next run.
-        results += product.send_parts("parted", 3)
+        results += product.send_shards("parted", 3)
         until(lambda: [f[1] for f in fetched(product, "parted")] == [True, True])
         for result in results[-6:]:
             result.get(timeout=90)
     assert fetched_parts(product, "parted") == [
-        (number, part) for number in (14, 15) for part in (1, 2, 3)
+        (number, shard) for number in (14, 15) for shard in (1, 2, 3)
     ]
     assert_the_ledger_is_the_recordings(product, "parted")
 

@@ -31,7 +31,7 @@ from finops.ledger.operations.sources import SourceRefused, access_to, add_sourc
 from finops.ledger.probe import probe
 from finops.ledger.queries.sources import health, uncollected
 from finops.ledger.queries.tokens import token_totals
-from finops.sources.shares import shares
+from finops.sources.shards import shards
 from tests.ledger.doors import ingested
 from tests.ledger.stores import PROMETHEUS, Reply, Store, from_samples, prometheus, recorded, replay
 from tests.ledger.test_collect import AFTER, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
@@ -259,14 +259,14 @@ def test_victoria_metrics_gives_the_recording_to_the_token(victoria: str) -> Non
     assert "maxLabelsPerTimeseries" in source.probe["hints"][0]
 
 
-def test_victoria_metrics_gives_the_recording_in_parts(victoria: str) -> None:
+def test_victoria_metrics_gives_the_recording_in_shards(victoria: str) -> None:
     """Asked by queries that name the instances of each part."""
     source = add_source("vm", victoria, by="ada", at=AFTER)
     note_probe(source, at=AFTER)
     with Door(access_to(source)) as door:
         for window in windows(RECORDING):
-            for share in shares(3):
-                collect_window(source, window, door=door, by="ada", at=AFTER, share=share)
+            for shard in shards(3):
+                collect_window(source, window, door=door, by="ada", at=AFTER, shard=shard)
     tokens = token_totals(RECORDING)
     assert (tokens.prompt, tokens.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
     assert uncollected(source, RECORDING) == []

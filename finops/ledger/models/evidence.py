@@ -129,9 +129,9 @@ class Fetch(models.Model):
 
 
 class FetchedPart(models.Model):
-    """A part of a window that several workers read: fetched whole. Append-only.
+    """A shard of a window, number `part` of `parts`: fetched whole. Append-only.
 
-    When all `parts` of a window stand here, a complete Fetch of it stands beside them.
+    When all shards of a window stand here, a complete Fetch of it stands beside them.
     """
 
     source = models.ForeignKey(Source, models.PROTECT, related_name="fetched_parts")

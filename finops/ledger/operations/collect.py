@@ -3,7 +3,7 @@
 The unit is a window of one source. A window is asked for outside any transaction; what came is kept
 as one canonical document and posted in one transaction, under a lock of the source. So a window may
 be collected twice at once, or be cut off at any instant, and the ledger is the same. Of a large
-source, several workers take a part of a window each (`finops/sources/shares.py`).
+source, several workers take a shard of a window each (`finops/sources/shards.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from finops.ledger.operations.arenas import one_heap
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
-from finops.ledger.operations.fetches import is_part_posted, is_posted, note_fetch, take_turn
+from finops.ledger.operations.fetches import is_posted, is_shard_posted, note_fetch, take_turn
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, note_probe
@@ -38,7 +38,7 @@ from finops.ledger.queries.sources import first_collected, is_complete, uncollec
 from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
 from finops.ledger.which import atomic
 from finops.sources.samples import FORMATS, MAGIC, encode
-from finops.sources.shares import WHOLE, Share, shares
+from finops.sources.shards import WHOLE, Shard, shards
 
 SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
 REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
@@ -232,15 +232,15 @@ def cut(door: Door, matchers: Sequence[str], period: Period) -> Iterator[Period]
     return windows(period, hours=hours)
 
 
-def parts_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Share]:
-    """The parts in which several workers read the windows: of a source with SPLIT_FROM series or
-    more, as many as the setting COLLECT_PARTS says; else the whole alone."""
-    parts = settings.COLLECT_PARTS
-    if parts < 2 or not planned:
+def shards_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Shard]:
+    """The shards in which several workers read the windows: of a source with SPLIT_FROM series or
+    more, as many as the setting COLLECT_SHARDS says; else the whole alone."""
+    count = settings.COLLECT_SHARDS
+    if count < 2 or not planned:
         return [WHOLE]
     newest = Period(planned[-1].end - HOUR, planned[-1].end)
     series, _ = live_series(door, checked_matchers(source.matchers), newest)
-    return shares(parts) if len(series) >= SPLIT_FROM else [WHOLE]
+    return shards(count) if len(series) >= SPLIT_FROM else [WHOLE]
 
 
 @contextmanager
@@ -266,10 +266,10 @@ def collect_window(
     at: datetime,
     again: bool = False,
     read: Callable[[Period], Gathered] | None = None,
-    share: Share = WHOLE,
+    shard: Shard = WHOLE,
     at_hand: AtHand | None = None,
 ) -> Window:
-    """Ask for one window, or a part of it, and post what came, in one transaction.
+    """Ask for one window, or a shard of it, and post what came, in one transaction.
 
     Without `again`, a window that was fetched whole before is left alone. `read` gives the samples
     of a window that may have been asked for already; by default the door is asked. A store that goes on
@@ -277,10 +277,10 @@ def collect_window(
     leaves the same and raises FetchFailed. `at_hand` is what the windows before brought, for a run
     that goes on window after window.
     """
-    if not again and (is_complete(source, window) or is_part_posted(source, window, share)):
+    if not again and (is_complete(source, window) or is_shard_posted(source, window, shard)):
         return Window(window, True, False, Gathered())
     try:
-        gathered = read(window) if read is not None else _gather(source, window, door, share)
+        gathered = read(window) if read is not None else _gather(source, window, door, shard)
     except FetchFailed as error:
         _post_incomplete(source, window, [str(error)], at)
         raise
@@ -288,7 +288,7 @@ def collect_window(
         _post_incomplete(source, window, gathered.warnings, at)
         return Window(window, False, True, gathered)
     try:
-        posted = _post(source, window, gathered, by=by, at=at, share=share, at_hand=at_hand)
+        posted = _post(source, window, gathered, by=by, at=at, shard=shard, at_hand=at_hand)
     except BaseException:
         if at_hand is not None:
             at_hand.forget()
@@ -298,15 +298,15 @@ def collect_window(
     return posted
 
 
-def _gather(source: Source, window: Period, door: Door, share: Share = WHOLE) -> Gathered:
+def _gather(source: Source, window: Period, door: Door, shard: Shard = WHOLE) -> Gathered:
     """The window's samples; a warned answer is asked for again a few times."""
     matchers = checked_matchers(source.matchers)
-    gathered = gather(door, matchers, window, share)
+    gathered = gather(door, matchers, window, shard)
     for attempt in range(1, WARNED_ATTEMPTS):
         if gathered.complete:
             break
         time.sleep(WARNED_PAUSE_SECONDS * attempt)
-        gathered = gather(door, matchers, window, share)
+        gathered = gather(door, matchers, window, shard)
     return gathered
 
 
@@ -330,20 +330,20 @@ def _post(
     *,
     by: str,
     at: datetime,
-    share: Share,
+    shard: Shard,
     at_hand: AtHand | None,
 ) -> Window:
     """Keep the canonical document, then post document, fetch and readings together."""
     name = f"{source.name} {rfc3339(window.start)}–{rfc3339(window.end)}"
-    name += "" if share.is_whole else f" {share}"
+    name += "" if shard.is_whole else f" {shard}"
     try:
         kept = keep_bytes(gathered.content or encode(gathered.series), name, source.url)
     except ValueError as error:
         raise FetchFailed(f"{name}: {error}") from None
     gathered.content = b""  # it is kept; posting needs the memory
     with atomic():
-        take_turn(source, share)
-        if is_posted(source, window, share, kept.sha256):
+        take_turn(source, shard)
+        if is_posted(source, window, shard, kept.sha256):
             return Window(window, True, False, gathered)
         document = Document(
             sha256=kept.sha256,
@@ -360,7 +360,7 @@ def _post(
         # which can never be changed, is written last, when all its counts are known.
         posted = post_readings(document, source, gathered.series, at=at, at_hand=at_hand)
         _write_document(document, posted, gathered.notes)
-        note_fetch(source, window, share, document, gathered, at)
+        note_fetch(source, window, shard, document, gathered, at)
     return Window(window, True, True, gathered, len(posted.refused))
 
 

@@ -1,9 +1,9 @@
-"""The record of what was fetched: windows whole, and the parts that several workers read of one.
+"""The record of what was fetched: windows whole, and the shards that several workers read of one.
 
-A window read in parts stands as a fetch, complete, from the moment its last part is posted; until
-then only its parts stand, so every reader of fetches takes the window for not yet read. Parts of
+A window read in shards stands as a fetch, complete, from the moment its last shard is posted; until
+then only its shards stand, so every reader of fetches takes the window for not yet read. Shards of
 one window, or of several, are posted side by side: no target lies in two of them. Who posts a
-window whole waits for all of its source's parts, and they for it.
+window whole waits for all of its source's shards, and they for it.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from finops.core.period import Period
 from finops.ledger.models import Document, Fetch, FetchedPart, Source
 from finops.ledger.operations.locks import lock, lock_shared
 from finops.ledger.store import Gathered
-from finops.sources.shares import Share
+from finops.sources.shards import Shard
 
 
-def take_turn(source: Source, share: Share) -> None:
-    """Waits until nobody else posts the same part of the source, or the source whole."""
-    if share.is_whole:
+def take_turn(source: Source, shard: Shard) -> None:
+    """Waits until nobody else posts the same shard of the source, or the source whole."""
+    if shard.is_whole:
         lock("collect", source.name)
     else:
         lock_shared("collect", source.name)
-        lock("collect part", source.name, str(share))
+        lock("collect shard", source.name, str(shard))
 
 
-def is_part_posted(source: Source, window: Period, share: Share, document: str = "") -> bool:
-    """Whether the part of the window was posted before, with the document where one is named."""
-    if share.is_whole:
+def is_shard_posted(source: Source, window: Period, shard: Shard, document: str = "") -> bool:
+    """Whether the shard of the window was posted before, with the document where one is named."""
+    if shard.is_whole:
         return False
     rows = FetchedPart.objects.filter(
         source=source,
         window_start=window.start,
         window_end=window.end,
-        part=share.part,
-        parts=share.parts,
+        part=shard.number,
+        parts=shard.count,
     )
     return (rows.filter(document_id=document) if document else rows).exists()
 
 
-def is_posted(source: Source, window: Period, share: Share, document: str) -> bool:
-    """Whether this very document was posted for the window, or for the part of it."""
-    if not share.is_whole:
-        return is_part_posted(source, window, share, document)
+def is_posted(source: Source, window: Period, shard: Shard, document: str) -> bool:
+    """Whether this very document was posted for the window, or for the shard of it."""
+    if not shard.is_whole:
+        return is_shard_posted(source, window, shard, document)
     return Fetch.objects.filter(
         source=source,
         window_start=window.start,
@@ -56,20 +56,20 @@ def is_posted(source: Source, window: Period, share: Share, document: str) -> bo
 
 
 def note_fetch(
-    source: Source, window: Period, share: Share, document: Document, found: Gathered, at: datetime
+    source: Source, window: Period, shard: Shard, document: Document, found: Gathered, at: datetime
 ) -> None:
-    """Records that a window, or a part of it, was fetched whole with what it brought.
+    """Records that a window, or a shard of it, was fetched whole with what it brought.
 
     To be called last in the transaction that posts it.
     """
     counts = {"series": len(found.series), "readings": found.readings}
     span = {"source": source, "window_start": window.start, "window_end": window.end}
     notes = found.notes[:20]
-    if not share.is_whole:
-        own = {"part": share.part, "parts": share.parts}
-        lock("fetched parts", source.name)  # who comes second sees the first
+    if not shard.is_whole:
+        own = {"part": shard.number, "parts": shard.count}
+        lock("fetched shards", source.name)  # who comes second sees the first
         FetchedPart.objects.create(**span, **own, at=at, document=document, notes=notes, **counts)
-        together = _together(source, window, share.parts)
+        together = _together(source, window, shard.count)
         if together is None:
             return
         counts, notes = together
@@ -77,13 +77,13 @@ def note_fetch(
 
 
 def _together(
-    source: Source, window: Period, parts: int
+    source: Source, window: Period, count: int
 ) -> tuple[dict[str, int], list[str]] | None:
-    """The counts and notes of all parts of a window; None while some are missing."""
+    """The counts and notes of all shards of a window; None while some are missing."""
     rows = FetchedPart.objects.filter(
-        source=source, window_start=window.start, window_end=window.end, parts=parts
+        source=source, window_start=window.start, window_end=window.end, parts=count
     )
-    if rows.values("part").distinct().count() < parts:
+    if rows.values("part").distinct().count() < count:
         return None
     newest = rows.order_by("part", "-pk").distinct("part")
     sums = FetchedPart.objects.filter(pk__in=newest.values("pk")).aggregate(

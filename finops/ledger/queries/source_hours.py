@@ -105,14 +105,14 @@ def _of_files(period: Period) -> list[tuple[str, datetime]]:
 
 def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
     """What was asked of a source about one hour, newest first, as plain values. A window that
-    several workers read has a document for each part."""
+    several workers read has a document for each shard."""
     span = {
         "source__name": name,
         "window_start__lt": hour + timedelta(hours=1),
         "window_end__gt": hour,
     }
     rows = Fetch.objects.filter(**span)
-    parts = list(FetchedPart.objects.filter(**span).order_by("part", "pk"))
+    shards = list(FetchedPart.objects.filter(**span).order_by("part", "pk"))
     return [
         {
             "at": row.at,
@@ -122,26 +122,26 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             "warnings": list(row.warnings),
             "series": row.series,
             "readings": row.readings,
-            "documents": _documents(row, parts),
+            "documents": _documents(row, shards),
         }
         for row in rows.order_by("-id")[:50]
     ]
 
 
-def _documents(fetch: Fetch, parts: list[FetchedPart]) -> list[str]:
-    """The digests of what a fetch brought: of the part that it came with, and of the others."""
+def _documents(fetch: Fetch, shards: list[FetchedPart]) -> list[str]:
+    """The digests of what a fetch brought: of the shard that it came with, and of the others."""
     if fetch.document_id is None:
         return []
     own = {
-        (part.window_start, part.window_end, part.parts)
-        for part in parts
-        if part.document_id == fetch.document_id
+        (shard.window_start, shard.window_end, shard.parts)
+        for shard in shards
+        if shard.document_id == fetch.document_id
     }
     found = [
-        part.document_id
-        for part in parts
-        if (part.window_start, part.window_end, part.parts) in own
-        and (part.window_start, part.window_end) == (fetch.window_start, fetch.window_end)
+        shard.document_id
+        for shard in shards
+        if (shard.window_start, shard.window_end, shard.parts) in own
+        and (shard.window_start, shard.window_end) == (fetch.window_start, fetch.window_end)
     ]
     return found or [fetch.document_id]
 

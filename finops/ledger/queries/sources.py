@@ -39,11 +39,11 @@ def is_complete(source: Source, window: Period) -> bool:
 
 
 def unfinished_windows(source_id: int, as_of: datetime) -> list[tuple[datetime, datetime]]:
-    """The windows of a source of which some parts were fetched and others not yet."""
+    """The windows of a source of which some shards were fetched and others not yet."""
     span = {name: OuterRef(name) for name in ("source_id", "window_start", "window_end")}
     whole = Fetch.objects.filter(**span, complete=True, at__lte=as_of)
-    parts = FetchedPart.objects.filter(source_id=source_id, at__lte=as_of)
-    return list(parts.exclude(Exists(whole)).values_list("window_start", "window_end").distinct())
+    fetched = FetchedPart.objects.filter(source_id=source_id, at__lte=as_of)
+    return list(fetched.exclude(Exists(whole)).values_list("window_start", "window_end").distinct())
 
 
 def uncollected(source: Source, period: Period) -> list[Period]:

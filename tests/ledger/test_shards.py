@@ -1,4 +1,4 @@
-"""A window read in parts by several workers is the window read whole (method §2: order is nothing)."""
+"""A window read in shards by several workers is the window read whole (method §2: order is nothing)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from finops.core.period import Period, parse_instant
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, FetchedPart, Source, TokenHour
 from finops.ledger.operations import collect
-from finops.ledger.operations.collect import collect_source, collect_window, parts_of, windows
+from finops.ledger.operations.collect import collect_source, collect_window, shards_of, windows
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.source_hours import fetches_of
 from finops.ledger.queries.sources import health, is_complete, uncollected
 from finops.ledger.queries.tokens import TokenLedger, token_totals
 from finops.sources.engines import metrics_to_collect
-from finops.sources.shares import WHOLE, Share, shares
+from finops.sources.shards import WHOLE, Shard, shards
 from tests.ledger.stores import PROMETHEUS, Store, from_samples, prometheus, recorded, replay
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -43,9 +43,9 @@ def made(url: str, name: str = "prom") -> Source:
     return add_source(name, url, by="ada", at=AFTER)
 
 
-def take(source: Source, window: Period, share: Share, **more: Any) -> Any:
+def take(source: Source, window: Period, shard: Shard, **more: Any) -> Any:
     with Door(access_to(source)) as door:
-        return collect_window(source, window, door=door, by="ada", at=AFTER, share=share, **more)
+        return collect_window(source, window, door=door, by="ada", at=AFTER, shard=shard, **more)
 
 
 def rows(source: Source) -> list[tuple[Any, ...]]:
@@ -69,25 +69,25 @@ def rows(source: Source) -> list[tuple[Any, ...]]:
 @given(st.text(max_size=60), st.integers(1, 64))
 @example("", 2)
 @example("\ud800", 3)
-def test_an_instance_belongs_to_one_part(instance: str, parts: int) -> None:
-    assert sum(share.holds(instance) for share in shares(parts)) == 1
+def test_an_instance_belongs_to_one_shard(instance: str, count: int) -> None:
+    assert sum(shard.holds(instance) for shard in shards(count)) == 1
 
 
 def test_instances_are_shared_out_evenly_and_always_in_the_same_way() -> None:
     counts = [
-        sum(share.holds(f"10.0.{n // 250}.{n % 250}:8000") for n in range(2000))
-        for share in shares(2)
+        sum(shard.holds(f"10.0.{n // 250}.{n % 250}:8000") for n in range(2000))
+        for shard in shards(2)
     ]
     assert sum(counts) == 2000
     assert min(counts) > 900
     number = int(hashlib.sha256(b"10.0.0.1:8000").hexdigest()[:16], 16)
-    assert Share(number % 7 + 1, 7).holds("10.0.0.1:8000")
+    assert Shard(number % 7 + 1, 7).holds("10.0.0.1:8000")
 
 
-@pytest.mark.parametrize(("part", "parts"), [(0, 1), (2, 1), (3, 2), (1, 0), (-1, 4)])
-def test_a_part_that_there_is_not(part: int, parts: int) -> None:
-    with pytest.raises(ValueError, match=f"no part {part} of {parts}"):
-        Share(part, parts)
+@pytest.mark.parametrize(("number", "count"), [(0, 1), (2, 1), (3, 2), (1, 0), (-1, 4)])
+def test_a_shard_that_there_is_not(number: int, count: int) -> None:
+    with pytest.raises(ValueError, match=f"no shard {number} of {count}"):
+        Shard(number, count)
 
 
 @pytest.fixture
@@ -100,38 +100,38 @@ def whole_rows(store: Store) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_parts_in_any_order_give_the_rows_of_the_whole(
+def test_shards_in_any_order_give_the_rows_of_the_whole(
     store: Store, whole_rows: list[tuple[Any, ...]], seed: int
 ) -> None:
     chance = random.Random(seed)
-    parts = chance.randint(2, 6)
-    work = [(window, share) for window in (FIRST, SECOND) for share in shares(parts)]
+    count = chance.randint(2, 6)
+    work = [(window, shard) for window in (FIRST, SECOND) for shard in shards(count)]
     chance.shuffle(work)
     source = made(store.url)
-    for window, share in work + work[:3]:
-        take(source, window, share)
+    for window, shard in work + work[:3]:
+        take(source, window, shard)
     assert rows(source) == whole_rows
     assert [row.complete for row in Fetch.objects.filter(source=source)] == [True, True]
-    assert FetchedPart.objects.count() == 2 * parts
+    assert FetchedPart.objects.count() == 2 * count
     assert uncollected(source, RECORDING) == []
 
 
 def test_a_window_is_read_when_its_last_part_is(store: Store) -> None:
     source = made(store.url)
-    first, second, third = shares(3)
-    for share in (third, first):
-        assert take(source, FIRST, share).fresh
+    first, second, third = shards(3)
+    for shard in (third, first):
+        assert take(source, FIRST, shard).fresh
         assert not is_complete(source, FIRST)
         assert uncollected(source, RECORDING) == [RECORDING]
     asked = len(store.seen)
     assert not take(source, FIRST, third).fresh
-    assert len(store.seen) == asked  # a part that stands there is not asked for again
+    assert len(store.seen) == asked  # a shard that stands there is not asked for again
     take(source, FIRST, second)
     assert is_complete(source, FIRST)
     fetch = Fetch.objects.get(source=source)
-    parts = FetchedPart.objects.filter(source=source)
-    assert fetch.readings == sum(part.readings for part in parts)
-    assert fetch.series == sum(part.series for part in parts)
+    fetched = FetchedPart.objects.filter(source=source)
+    assert fetch.readings == sum(one.readings for one in fetched)
+    assert fetch.series == sum(one.series for one in fetched)
     start, end = FIRST.start.timestamp(), FIRST.end.timestamp()
     wanted = [row for row in recorded() if row["metric"]["__name__"] in metrics_to_collect()]
     assert fetch.readings == sum(start <= at < end for row in wanted for at, _ in row["values"])
@@ -140,12 +140,12 @@ def test_a_window_is_read_when_its_last_part_is(store: Store) -> None:
     assert Fetch.objects.count() == 1
 
 
-def test_a_part_that_warns_leaves_the_window_open(
+def test_a_shard_that_warns_leaves_the_window_open(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collect, "WARNED_PAUSE_SECONDS", 0.0)
     source = made(store.url)
-    first, second = shares(2)
+    first, second = shards(2)
     take(source, FIRST, first)
     store.warn = ["partial response: sidecar thanos-2 is unreachable"]
     assert not take(source, FIRST, second).complete
@@ -156,34 +156,34 @@ def test_a_part_that_warns_leaves_the_window_open(
     assert uncollected(source, FIRST) == []
 
 
-def test_a_window_read_whole_needs_no_parts(store: Store) -> None:
+def test_a_window_read_whole_needs_no_shards(store: Store) -> None:
     source = made(store.url)
     collect_source(source, by="ada", at=AFTER, period=RECORDING)
-    assert not take(source, FIRST, Share(1, 2)).fresh
+    assert not take(source, FIRST, Shard(1, 2)).fresh
     assert not FetchedPart.objects.exists()
 
 
-def test_another_number_of_parts_begins_anew_and_counts_nothing_twice(
+def test_another_number_of_shards_begins_anew_and_counts_nothing_twice(
     store: Store, whole_rows: list[tuple[Any, ...]]
 ) -> None:
     """The setting changed while half of a window was read."""
     source = made(store.url)
-    take(source, FIRST, Share(1, 2))
+    take(source, FIRST, Shard(1, 2))
     for window in (FIRST, SECOND):
-        for share in shares(3):
-            take(source, window, share)
+        for shard in shards(3):
+            take(source, window, shard)
     assert rows(source) == whole_rows
     assert Fetch.objects.filter(source=source, complete=True).count() == 2
 
 
 def test_each_part_keeps_its_own_document_that_names_it(store: Store) -> None:
     source = made(store.url)
-    for share in shares(2):
-        take(source, FIRST, share)
+    for shard in shards(2):
+        take(source, FIRST, shard)
     documents = dict(Document.objects.values_list("pk", "name"))
     (told,) = fetches_of("prom", FIRST.start)
     assert [documents[one] for one in told["documents"]] == [
-        f"prom 2026-11-29T14:00:00Z–2026-11-29T15:00:00Z part {part} of 2" for part in (1, 2)
+        f"prom 2026-11-29T14:00:00Z–2026-11-29T15:00:00Z shard {shard} of 2" for shard in (1, 2)
     ]
 
 
@@ -192,22 +192,22 @@ def test_only_large_sources_are_shared_out(
 ) -> None:
     source = made(store.url)
     with Door(access_to(source)) as door:
-        assert parts_of(source, door, [FIRST, SECOND]) == [WHOLE]
+        assert shards_of(source, door, [FIRST, SECOND]) == [WHOLE]
         monkeypatch.setattr(collect, "SPLIT_FROM", 10)
-        assert parts_of(source, door, [FIRST, SECOND]) == shares(2)
-        assert parts_of(source, door, []) == [WHOLE]
-        settings.COLLECT_PARTS = 1
-        assert parts_of(source, door, [FIRST, SECOND]) == [WHOLE]
+        assert shards_of(source, door, [FIRST, SECOND]) == shards(2)
+        assert shards_of(source, door, []) == [WHOLE]
+        settings.COLLECT_SHARDS = 1
+        assert shards_of(source, door, [FIRST, SECOND]) == [WHOLE]
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="needs prometheus and promtool")
-def test_a_real_prometheus_gives_the_recording_in_parts(tmp_path: Any) -> None:
+def test_a_real_prometheus_gives_the_recording_in_shards(tmp_path: Any) -> None:
     """By remote read, with metrics of nodes and devices among the series."""
     with prometheus(tmp_path, from_samples(tmp_path)) as url:
         source = made(url)
         for window in (FIRST, SECOND):
-            for share in shares(3):
-                take(source, window, share)
+            for shard in shards(3):
+                take(source, window, shard)
     totals = token_totals(RECORDING)
     assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
 
@@ -220,20 +220,20 @@ def test_series_without_an_instance_are_in_one_part() -> None:
     named = labels | {"instance": "10.0.0.1:8000"}
     with replay([{"metric": one, "values": values} for one in (labels, named)]) as bare:
         source = made(bare.url)
-        for share in shares(4):
-            take(source, FIRST, share)
-    assert sum(part.readings for part in FetchedPart.objects.all()) == 2 * len(values)
-    assert sum(part.series for part in FetchedPart.objects.all()) == 2
+        for shard in shards(4):
+            take(source, FIRST, shard)
+    assert sum(one.readings for one in FetchedPart.objects.all()) == 2 * len(values)
+    assert sum(one.series for one in FetchedPart.objects.all()) == 2
 
 
 @pytest.mark.parametrize("cut", ["2026-11-29T15:00:00Z", "2026-11-29T15:10:00Z"])
 def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store, cut: str) -> None:
-    """What one part tells of the next window says nothing of the other's targets: their bounds stay
+    """What one shard tells of the next window says nothing of the other's targets: their bounds stay
     as they were before (§2.6: an end is what stops while its source goes on)."""
     source = made(store.url)
     begun = Period(RECORDING.start, parse_instant(cut))
     next_one = Period(begun.end, RECORDING.end)
-    here, missing = shares(2)
+    here, missing = shards(2)
 
     def told() -> dict[str, tuple[int | None, ...]]:
         ledger = TokenLedger(RECORDING)
@@ -244,9 +244,9 @@ def test_targets_of_a_part_that_is_not_there_yet_have_not_ended(store: Store, cu
             if missing.holds(name)
         }
 
-    for share in (here, missing):
+    for shard in (here, missing):
         for window in windows(begun):
-            take(source, window, share)
+            take(source, window, shard)
     before = told()
     assert before
     take(source, next_one, here)
