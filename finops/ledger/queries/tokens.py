@@ -288,7 +288,7 @@ LEFT JOIN LATERAL (
 WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
 """
 
-# Hours of which only some parts are there tell of no other target that its source went on (§2.5).
+# Hours of which only some shards are there tell of no other target that its source went on (§2.5).
 _SOURCES = """
 WITH unfinished AS (
     SELECT part.source_id, 1000 * extract(epoch FROM part.window_start) AS start_ms,
