@@ -20,16 +20,11 @@ from reports.operations import verification
 from reports.tasks import check
 from tests.evidence.conftest import Sealed
 from tests.reports.conftest import *  # noqa: F403 - the same people
-from tests.reports.helpers import NOW
+from tests.reports.helpers import NOW, text_of
 from tests.reports.test_closing import WEEK
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 Clients = Callable[..., Client]
-
-
-def words(content: bytes) -> str:
-    text = re.sub(r"<[^>]+>", " ", content.decode())
-    return re.sub(r"\s+", " ", text)
 
 
 def checked(client: Client, **given: object) -> str:
@@ -38,12 +33,12 @@ def checked(client: Client, **given: object) -> str:
     assert answer.status_code == 302 and answer["Location"] != reverse("verify"), answer
     key = answer["Location"].rstrip("/").rpartition("/")[2]
     check.apply(kwargs={"check": key})  # where a broker took the task and no worker runs
-    return words(client.get(answer["Location"]).content)
+    return text_of(client.get(answer["Location"]))
 
 
 def test_a_sealed_report_is_verified_and_noted(sealed: Sealed, client_of: Clients) -> None:
     client = client_of("auditor", name="Vera")
-    assert f"{WEEK}/1" in words(client.get(reverse("verify")).content)
+    assert f"{WEEK}/1" in text_of(client.get(reverse("verify")))
     page = checked(client, what="report", report=f"{WEEK}/1")
     assert "Everything fits." in page
     told = re.search(r"Second computation (\d+) of (\d+) equal\.", page)
@@ -100,7 +95,7 @@ def test_a_check_says_how_far_it_has_come(sealed: Sealed, client_of: Clients) ->
     answer = client.get(reverse("verified", kwargs={"key": key}))
     page = answer.content.decode()
     assert 'http-equiv="refresh"' in page and "A worker is verifying" in page
-    assert "Seals whole Trail running" in words(answer.content)
+    assert "Seals whole Trail running" in text_of(answer)
     check.apply(kwargs={"check": str(key)})
     page = client.get(reverse("verified", kwargs={"key": key})).content.decode()
     assert 'http-equiv="refresh"' not in page and "Everything fits." in page
@@ -113,7 +108,7 @@ def test_the_trail_is_filtered_and_paged_and_bears_its_head(
     newest = Entry.objects.order_by("-number").first()
     assert newest
     page = client.get(reverse("trail"))
-    text = words(page.content)
+    text = text_of(page)
     assert newest.digest in text and f"entry {newest.number} " in text
     assert sealed.stand.seal and sealed.stand.seal["trail"]["head"] in text
     assert "it is still there" in text
@@ -142,7 +137,7 @@ def test_a_sample_is_drawn_noted_and_led_to_its_documents(
     given = {"report": f"{WEEK}/1", "rows": "3", "seed": "2026 audit"}
     answer = client.post(reverse("sampler"), given)
     page = client.get(answer["Location"])
-    text = words(page.content)
+    text = text_of(page)
     entry = Entry.objects.filter(action="sample drawn").get()
     assert entry.actor == "Vera" and entry.detail["seed"] == "2026 audit"
     assert f"entry {entry.number} of the trail" in text
@@ -158,9 +153,7 @@ def test_a_sample_is_drawn_noted_and_led_to_its_documents(
     assert named
     path = documents.stored(named[1])
     path.write_bytes(path.read_bytes() + b" ")
-    assert "Not every row leads to a whole document." in words(
-        client.get(answer["Location"]).content
-    )
+    assert "Not every row leads to a whole document." in text_of(client.get(answer["Location"]))
     for wrong in ({"rows": "0"}, {"rows": "101"}, {"rows": "x"}, {"report": "2026-W01/1"},
                   {"report": "x"}, {"report": ""}):  # fmt: skip
         assert client.post(reverse("sampler"), given | wrong)["Location"] == reverse("sampler")

@@ -19,9 +19,9 @@ from reports.evidence import checking
 from reports.operations import verification
 from reports.tasks import check
 from tests.evidence.conftest import Sealed
-from tests.evidence.test_audit_pages import checked, words
+from tests.evidence.test_audit_pages import checked
 from tests.reports.conftest import *  # noqa: F403 - the same people
-from tests.reports.helpers import NOW
+from tests.reports.helpers import NOW, text_of
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 Clients = Callable[..., Client]
@@ -62,7 +62,7 @@ def test_figures_that_take_too_long_are_not_wrong(
     assert entry.detail["ok"] is None and entry.detail["problems"] == []
     assert entry.detail["not_finished"] == ["p.zip"]
     assert verify_trail() == []
-    listed = words(client.get(reverse("verify")).content)
+    listed = text_of(client.get(reverse("verify")))
     assert "p.zip not finished" in listed and "0 problems" not in listed
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
-import io
-import zipfile
 
 import pytest
 
 from reports.evidence import verify
 from reports.evidence.pack import pack
-from tests.evidence.conftest import Sealed
+from tests.evidence.conftest import Sealed, unpacked
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
 
 def test_the_rows_of_documents_in_a_pack_are_counted(sealed: Sealed) -> None:
     content = pack(sealed.stand, printed=None, with_documents=True).content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files = unpacked(content)
     statement = sealed.stand.statement
     checks = verify.recompute(verify.Pack(files), statement)
     assert checks.wrong == []

@@ -1,8 +1,10 @@
-"""Reports put into the database from the example statement."""
+"""Reports put into the database from the example statement, and what a page of them says."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
 from finops.core.canonical import canonical_bytes, digest
@@ -55,3 +57,14 @@ def seal_report(report: Report, *, approver: str = "Benedikt Sommer") -> None:
     sign_waivers(report, by=approver)
     sealing.approve(report, by=approver, at=NOW)
     sealing.seal(report, by=approver, at=NOW)
+
+
+def html_of(answer: Any) -> str:
+    """A page as it is sent."""
+    return str(answer.content.decode())
+
+
+def text_of(answer: Any) -> str:
+    """The words of a page, without tags, narrow blanks as ordinary ones."""
+    plain = unescape(re.sub(r"<[^>]+>", " ", html_of(answer)))
+    return " ".join(plain.replace("\u202f", " ").split())

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from html import unescape
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from django.urls import reverse
 from finops.ledger.models import Baseline, BaselineDecision, Workload
 from finops.trail.models import Entry
 
-from .helpers import NOW, make_report
+from .helpers import NOW, make_report, text_of
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -30,11 +29,6 @@ def workload(db: None) -> Workload:
     return Workload.objects.create(
         slug="chat", model="m", stack="vllm", created_at=NOW, created_by="ada"
     )
-
-
-def text_of(answer: Any) -> str:
-    plain = re.sub(r"<[^>]+>", " ", answer.content.decode())
-    return " ".join(unescape(plain).replace("\u202f", " ").split())
 
 
 def declared(client: Client, **changes: Any) -> Any:

@@ -16,7 +16,7 @@ from finops.ledger.operations.workloads import add_workload
 from reports import figures, level_words
 
 from .example import statement
-from .helpers import NOW, make_report
+from .helpers import NOW, html_of, make_report
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -73,10 +73,6 @@ TRAINING = {
 }  # fmt: skip
 
 
-def text_of(answer: Any) -> str:
-    return str(answer.content.decode())
-
-
 def test_shares_are_one_figure_or_from_to() -> None:
     assert level_words.share(COUNTS) == f"68.64{THIN}% to 72.25{THIN}%"
     assert level_words.share(COUNTS | {"share_upper": "0.6864"}) == f"68.64{THIN}%"
@@ -105,7 +101,7 @@ def test_the_service_level_stands_beside_the_cost_per_token(
     slug = statement()["workloads"][0]["slug"]
     add_workload(slug, model="m", stack="vllm", purpose="inference", by="Ada", at=NOW)
     kwargs = {"report": {"week": "2026-W47"}, "workload": {"slug": slug}}.get(name, {})
-    text = text_of(client_of("finance").get(reverse(name, kwargs=kwargs)))
+    text = html_of(client_of("finance").get(reverse(name, kwargs=kwargs)))
     assert f"58.64{THIN}%" in text
     if name in ("overview", "report"):
         assert f"In time: first token 68.64{THIN}% to 72.25{THIN}% (of 1 of" in text
@@ -114,7 +110,7 @@ def test_the_service_level_stands_beside_the_cost_per_token(
 def test_a_report_from_before_service_levels_says_so(client_of: Callable[..., Client]) -> None:
     make_report()
     client = client_of("finance")
-    report = text_of(client.get(reverse("report", kwargs={"week": "2026-W47"})))
+    report = html_of(client.get(reverse("report", kwargs={"week": "2026-W47"})))
     assert "In time: n/a, made before service levels were counted" in report
     assert "h-levels" not in report and "h-training" not in report
     assert client.get(reverse("training")).status_code == 200
@@ -124,7 +120,7 @@ def test_the_report_has_the_section_on_training(client_of: Callable[..., Client]
     make_report(**changes())
     client = client_of("auditor")
     for name, kwargs in (("report", {"week": "2026-W47"}), ("training", {})):
-        text = text_of(client.get(reverse(name, kwargs=kwargs)))
+        text = html_of(client.get(reverse(name, kwargs=kwargs)))
         assert "Training cost 473.24 USD this week." in text
         assert "122.92 over the budget" in text
         assert "tokens that came late" in text
@@ -137,11 +133,11 @@ def test_an_objective_is_set_on_the_workload_s_page(client_of: Callable[..., Cli
              "valid_from": "2026-11-02", "note": "SLA 7"}  # fmt: skip
     url = reverse("workload-objective", kwargs={"slug": "chat"})
     wrong = client.post(url, given | {"first_token_seconds": "60"})
-    assert "0.1 to 10 seconds" in text_of(wrong) and not ServiceObjective.objects.exists()
+    assert "0.1 to 10 seconds" in html_of(wrong) and not ServiceObjective.objects.exists()
     answer = client.post(url, given, follow=True)
     row = ServiceObjective.objects.get()
     assert row.valid_from == datetime(2026, 11, 2, tzinfo=UTC)
-    text = text_of(answer)
+    text = html_of(answer)
     assert f"first token within 1 s, for 95{THIN}%" in text and "SLA 7" in text
     assert (
         client.post(reverse("workload-objective", kwargs={"slug": "gone"}), given).status_code
@@ -152,7 +148,7 @@ def test_an_objective_is_set_on_the_workload_s_page(client_of: Callable[..., Cli
 def test_training_s_page_shows_no_objective_form(client_of: Callable[..., Client]) -> None:
     add_workload("tune", model="m", stack="torchrun", purpose="training", by="Ada", at=NOW)
     assert Workload.objects.get().purpose == "training"
-    text = text_of(client_of("engineer").get(reverse("workload", kwargs={"slug": "tune"})))
+    text = html_of(client_of("engineer").get(reverse("workload", kwargs={"slug": "tune"})))
     assert "h-slo" not in text
 
 
@@ -160,7 +156,7 @@ def test_a_budget_is_set_with_its_document(client_of: Callable[..., Client]) -> 
     client = client_of("finance")
     given = {"quarter": "2026-Q4", "amount": "6000", "currency": "USD", "note": "line 14"}
     wrong = client.post(reverse("training"), given | {"quarter": "2026-Q9"})
-    assert "not a quarter like 2026-Q4" in text_of(wrong)
+    assert "not a quarter like 2026-Q4" in html_of(wrong)
     paper = SimpleUploadedFile("plan.txt", b"The board grants six thousand dollars.")
     answer = client.post(reverse("training"), given | {"document": paper}, follow=True)
     row = TrainingBudget.objects.get()
@@ -169,7 +165,7 @@ def test_a_budget_is_set_with_its_document(client_of: Callable[..., Client]) -> 
         "6000",
         Document.objects.get(name="plan.txt"),
     )
-    assert f"6{THIN}000.00 USD" in text_of(answer)
+    assert f"6{THIN}000.00 USD" in html_of(answer)
 
 
 CHANGE = {
@@ -190,7 +186,7 @@ def test_changes_stand_in_the_report_and_on_their_page(client_of: Callable[..., 
     make_report(changes=[CHANGE, few])
     client = client_of("auditor")
     for name, kwargs in (("report", {"week": "2026-W47"}), ("changes", {})):
-        text = text_of(client.get(reverse(name, kwargs=kwargs)))
+        text = html_of(client.get(reverse(name, kwargs=kwargs)))
         assert "gpu_memory_utilization 0.92 → 0.75" in text
         assert f"{figures.MINUS}0.12 to {figures.MINUS}0.06" in text and "cheaper" in text
         assert "+15.0 points (+12.0 to +18.0)" in text
@@ -200,5 +196,5 @@ def test_changes_stand_in_the_report_and_on_their_page(client_of: Callable[..., 
 def test_a_change_that_is_not_there_cannot_be_confirmed(client_of: Callable[..., Client]) -> None:
     given = {"key": "nothing", "verdict": "confirmed"}
     answer = client_of("engineer").post(reverse("changes"), given)
-    assert "there is no change" in text_of(answer)
+    assert "there is no change" in html_of(answer)
     assert client_of("auditor").post(reverse("changes"), given).status_code == 403

@@ -26,7 +26,7 @@ from reports.roles import PERMISSIONS, ROLES
 from tests.ledger.focus_files import focus_file
 from tests.paths import RECORDED
 
-from .helpers import NOW
+from .helpers import NOW, html_of
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -56,10 +56,6 @@ ACTS = [
 ]
 
 
-def text_of(answer: Any) -> str:
-    return str(answer.content.decode())
-
-
 # -- who may ---------------------------------------------------------------------------------------
 
 
@@ -85,13 +81,13 @@ def test_a_bill_of_no_known_shape_is_mapped_previewed_kept_and_read(admin: Clien
     )
     assert begun.status_code == 302 and "?upload=" in begun["Location"]
     key = begun["Location"].partition("?upload=")[2]
-    guessed = text_of(admin.get(begun["Location"]))
+    guessed = html_of(admin.get(begun["Location"]))
     # The heading's words, the dates and the comma were seen; the currency nobody can guess.
     assert '<option value="%d.%m.%Y" selected>' in guessed
     assert '<option value="ChargePeriodStart" selected>' in guessed
     assert '<option value="," selected>' in guessed
     given = MADE | {"upload": key, "file": "rechnung.csv"}
-    shown = text_of(admin.post(reverse("mapping-edit"), given | {"action": "preview"}))
+    shown = html_of(admin.post(reverse("mapping-edit"), given | {"action": "preview"}))
     assert ">1234.56</td>" in shown and "Rechenzentrum GmbH" in shown
     assert not CsvMapping.objects.exists() and not Charge.objects.exists()
     answer = admin.post(reverse("mapping-edit"), given | {"action": "ingest", "name": "colo"})
@@ -109,12 +105,12 @@ def test_a_bill_of_no_known_shape_is_mapped_previewed_kept_and_read(admin: Clien
         reverse("mapping-edit"),
         given | {"action": "save", "name": "colo", "c4": "ChargeDescription"},
     )
-    page = text_of(admin.get(reverse("mappings")))
+    page = html_of(admin.get(reverse("mappings")))
     assert "version 2" in page and "Version 1" in page and "1 document read by it" in page
 
 
 def test_pasted_lines_are_mapped_as_well(admin: Client) -> None:
-    page = text_of(admin.post(reverse("mapping-edit"), {"text": BILL}))
+    page = html_of(admin.post(reverse("mapping-edit"), {"text": BILL}))
     assert "Pasted lines" in page and "03.10.2026" in page
     given = MADE | {"text": BILL, "action": "save", "name": "pasted"}
     assert admin.post(reverse("mapping-edit"), given)["Location"] == reverse("mappings")
@@ -137,7 +133,7 @@ def test_a_mapping_that_cannot_be_used_is_not_kept_and_says_why(
     change: dict[str, str], said: str, admin: Client
 ) -> None:
     given = MADE | {"text": BILL, "action": "save", "name": "colo"} | change
-    page = text_of(admin.post(reverse("mapping-edit"), given))
+    page = html_of(admin.post(reverse("mapping-edit"), given))
     assert said in page and "Not usable yet" in page
     assert not CsvMapping.objects.exists()
 
@@ -153,12 +149,12 @@ def test_a_mapping_that_cannot_be_used_is_not_kept_and_says_why(
 )
 def test_lines_that_are_no_table_are_refused_in_words(text: str, said: str, admin: Client) -> None:
     answer = admin.post(reverse("mapping-edit"), {"text": text}, follow=True)
-    assert said in text_of(answer)
+    assert said in html_of(answer)
 
 
 def test_rows_that_do_not_fit_stand_in_the_preview(admin: Client) -> None:
     text = BILL + "<b>;x;y;z;\n"
-    page = text_of(admin.post(reverse("mapping-edit"), MADE | {"text": text, "action": "preview"}))
+    page = html_of(admin.post(reverse("mapping-edit"), MADE | {"text": text, "action": "preview"}))
     assert "Rows that would not be taken" in page
     assert "<b>" not in page and "&lt;b&gt;" in page
 
@@ -171,7 +167,7 @@ def test_an_upload_that_nothing_recognises_leads_to_its_columns(admin: Client) -
     )
     upload = Upload.objects.get()
     link = f"{reverse('mapping-edit')}?upload={upload.pk}&amp;file=rechnung.csv"
-    assert link in text_of(answer)
+    assert link in html_of(answer)
     assert [path.name for path in files_of(upload.pk)] == ["rechnung.csv"]
     assert admin.get(link.replace("&amp;", "&")).status_code == 200
     # Nothing outside of what was put aside can be named.
@@ -261,7 +257,7 @@ def test_a_month_ties_out_by_kind_and_in_two_views(tmp_path: Path, admin: Client
     assert (view.invoiced, view.incurred) == (Decimal("115.55"), Decimal("123.05"))
     assert (view.elsewhere, view.from_other_months) == (Decimal("-0.5"), Decimal("7"))
     assert view.invoiced - view.elsewhere + view.from_other_months == view.incurred
-    page = text_of(admin.get(reverse("tieout", args=["2026-10"])))
+    page = html_of(admin.get(reverse("tieout", args=["2026-10"])))
     assert "no issued amount is known yet" in page and "123.05" in page
 
 
@@ -279,7 +275,7 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     paper = b"%PDF-1.7 an invoice"
     files = {"attached": SimpleUploadedFile("../in<b>voice.pdf", paper)}
     answer = admin.post(address, given | {"amount": "115.55"} | files, follow=True)
-    page = text_of(answer)
+    page = html_of(answer)
     assert "every invoice agrees with its lines" in page and "the attached document" in page
     row = InvoiceAmount.objects.get()
     assert row.document is not None and stored(row.document.pk).read_bytes() == paper
@@ -293,7 +289,7 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
     assert admin.get(reverse("invoice-paper", args=["ab" * 32])).status_code == 404
     # A second amount takes its place; the same paper again is the same document.
     files = {"attached": SimpleUploadedFile("invoice.pdf", paper)}
-    page = text_of(admin.post(address, given | {"amount": "200"} | files, follow=True))
+    page = html_of(admin.post(address, given | {"amount": "200"} | files, follow=True))
     assert "an invoice differs from its lines" in page and "+84.45" in page
     assert Document.objects.filter(format="invoice-paper").count() == 1
     for change, said in (
@@ -301,7 +297,7 @@ def test_the_issued_amount_is_typed_in_with_the_invoice_attached(
         ({"issuer": ""}, "errorlist"),
         ({"amount": "1", "attached": SimpleUploadedFile("x.pdf", b"")}, "empty"),
     ):
-        assert said in text_of(admin.post(address, given | {"amount": "1"} | change))
+        assert said in html_of(admin.post(address, given | {"amount": "1"} | change))
     assert InvoiceAmount.objects.count() == 2
 
 
@@ -318,13 +314,13 @@ def test_an_amount_read_from_a_file_names_the_file(tmp_path: Path, admin: Client
         at=NOW,
         by="Ada",
     )
-    page = text_of(admin.get(reverse("tieout", args=["2026-10"])))
+    page = html_of(admin.get(reverse("tieout", args=["2026-10"])))
     assert "no line of it is in any file" in page and ">bill.csv</a>" in page
     assert "save it" not in page
 
 
 def test_a_month_without_lines_says_so_and_no_month_is_not_found(admin: Client) -> None:
-    assert "No invoice lines for 2026-01" in text_of(admin.get(reverse("tieout", args=["2026-01"])))
+    assert "No invoice lines for 2026-01" in html_of(admin.get(reverse("tieout", args=["2026-01"])))
     for name in ("2026-13", "x", "2026"):
         assert admin.get(reverse("tieout", args=[name])).status_code == 404
 
@@ -372,27 +368,27 @@ def test_the_measured_cards_close_together_though_one_tells_less() -> None:
 
 
 def test_pages_of_memory_without_data_say_what_brings_it(admin: Client) -> None:
-    assert "No gauges of memory yet" in text_of(admin.get(reverse("memory")))
-    assert "Nothing to size yet" in text_of(admin.get(reverse("rightsizing")))
+    assert "No gauges of memory yet" in html_of(admin.get(reverse("memory")))
+    assert "Nothing to size yet" in html_of(admin.get(reverse("rightsizing")))
     for query in ({"week": "2026-W60"}, {"week": "x"}, {"by": "colour"}):
         assert admin.get(reverse("memory"), query).status_code == 404
-    page = text_of(admin.get(reverse("rightsizing"), {"setting": "1e9"}))
+    page = html_of(admin.get(reverse("rightsizing"), {"setting": "1e9"}))
     assert "A setting is a share from 0.05 to 1" in page
-    assert "No gauges of memory in 2020-W01" in text_of(
+    assert "No gauges of memory in 2020-W01" in html_of(
         admin.get(reverse("memory"), {"week": "2020-W01"})
     )
 
 
 def test_a_log_is_explained_and_kept_only_when_asked(admin: Client) -> None:
     log = (RECORDED / "logs" / "chat-7b-0.i1.log").read_bytes()
-    page = text_of(admin.post(reverse("memory-log"), {"file": SimpleUploadedFile("e.log", log)}))
+    page = html_of(admin.post(reverse("memory-log"), {"file": SimpleUploadedFile("e.log", log)}))
     assert ">started</span>" in page and "Memory of each GPU" in page
     assert not EngineStart.objects.exists() and not Upload.objects.exists()
     kept = {"file": SimpleUploadedFile("e.log", log), "keep": "1"}
     admin.post(reverse("memory-log"), kept)
     (start,) = EngineStart.objects.all()
     assert admin.get(reverse("engine-start", args=[start.pk])).status_code == 200
-    assert reverse("engine-start", args=[start.pk]) in text_of(admin.get(reverse("memory")))
+    assert reverse("engine-start", args=[start.pk]) in html_of(admin.get(reverse("memory")))
 
 
 def test_a_failed_start_is_told_with_what_helps_and_what_does_not(admin: Client) -> None:
@@ -402,10 +398,10 @@ def test_a_failed_start_is_told_with_what_helps_and_what_does_not(admin: Client)
         "ERROR 10-01 10:01:00 [core.py:700] ValueError: No available memory for the cache blocks. "
         "Try increasing `gpu_memory_utilization` when initializing the engine.\n"
     )
-    page = text_of(admin.post(reverse("memory-log"), {"text": text}))
+    page = html_of(admin.post(reverse("memory-log"), {"text": text}))
     assert "did not start" in page and "What helps" in page and "it does not help" in page
     assert "Raise gpu_memory_utilization" in page and "Lower gpu_memory_utilization" in page
     assert "meta-llama/&lt;b&gt;" in page or "<b>" not in page
     for given, said in (({}, "Choose a log file"), ({"text": "nothing of the kind"}, "")):
         answer = admin.post(reverse("memory-log"), given)
-        assert answer.status_code == 200 and said in text_of(answer)
+        assert answer.status_code == 200 and said in html_of(answer)

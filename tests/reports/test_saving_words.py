@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from html import unescape
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from django.urls import reverse
 from reports.saving_words import questions
 
 from .example import statement
-from .helpers import make_report
+from .helpers import make_report, text_of
 
 LEGACY = statement()["baselines"][0] | {
     "legacy": "vicuna",
@@ -70,8 +68,7 @@ def test_without_a_saving_nothing_is_answered() -> None:
 def test_the_page_says_basis_scope_interval_and_answers(client_of: Callable[..., Client]) -> None:
     scope = {"workloads": ["chat-70b"], "of": 3, "share_of_cost": "0.6"}
     make_report(baselines=[LEGACY | {"approver": ""}], saving_scope=scope)
-    page = client_of("auditor").get(reverse("report", args=["2026-W47"])).content.decode()
-    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u202f", " ").split())
+    text = text_of(client_of("auditor").get(reverse("report", args=["2026-W47"])))
     assert "delivered tokens, effective cost; chat-70b alone, 60.0 % of the cost above" in text
     assert "its baseline is not approved yet" in text
     assert "Interval 31 420.12 to 31 424.90 USD, by the bounds of the tokens" in text

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from html import unescape
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -15,7 +13,7 @@ from django.urls import reverse
 from reports import sheet
 
 from .example import FIGURES, statement
-from .helpers import make_report
+from .helpers import make_report, text_of
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -27,11 +25,6 @@ pytestmark = [
 def weeks(db: None) -> None:
     make_report("2026-W46", currency="EUR", figures=FIGURES | {"effective_cost": "9000.00"})
     make_report("2026-W47")
-
-
-def text_of(answer: Any) -> str:
-    plain = re.sub(r"<[^>]+>", " ", answer.content.decode())
-    return " ".join(unescape(plain).replace("\u202f", " ").split())
 
 
 def test_side_by_side_shows_both_and_no_change_of_money(weeks: None, admin: Client) -> None:

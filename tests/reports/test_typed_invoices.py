@@ -23,6 +23,7 @@ from finops.sources.typed_invoice import gpu_models
 from reports.roles import PERMISSIONS, ROLES
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file
+from tests.reports.helpers import html_of
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -52,10 +53,6 @@ def post(client: Client, follow: bool = True, paper: bytes = PAPER, **changes: A
     return client.post(reverse("invoice-enter"), TYPED | attached | changes, follow=follow)
 
 
-def text_of(answer: Any) -> str:
-    return str(answer.content.decode())
-
-
 def tie_out(month: str = "2026-10") -> list[dict[str, Any]]:
     """The month's invoices as the command tells them."""
     rows: list[dict[str, Any]] = command("tieout", "--period", month)["invoice_details"]
@@ -70,7 +67,7 @@ def counted() -> list[Charge]:
 def test_an_invoice_typed_in_is_booked_and_ties_out(admin: Client) -> None:
     answer = post(admin)
     assert answer.redirect_chain == [(reverse("tieout", args=["2026-10"]), 302)]
-    page = text_of(answer)
+    page = html_of(answer)
     assert "every invoice agrees with its lines" in page and ">typed in</span>" in page
     (row,) = tie_out()
     # By hand: 1,234.50 + 234.555 = 1,469.055.
@@ -98,7 +95,7 @@ def test_an_invoice_typed_in_is_booked_and_ties_out(admin: Client) -> None:
 
 
 def test_its_document_says_who_typed_it_in_and_from_what(admin: Client) -> None:
-    page = text_of(post(admin))
+    page = html_of(post(admin))
     document = Document.objects.get(origin="typed in")
     with io.StringIO(stored(document.pk).read_bytes().decode()) as text:
         usage, tax = csv.DictReader(text)
@@ -109,8 +106,8 @@ def test_its_document_says_who_typed_it_in_and_from_what(admin: Client) -> None:
     assert amount.document_id == sha256(PAPER).hexdigest()
     assert stored(str(amount.document_id)).read_bytes() == PAPER
     assert document.pk in page and str(amount.document_id) in page
-    assert ", typed in</span>" in text_of(admin.get(reverse("imports")))
-    shown = text_of(admin.get(reverse("document", args=[document.pk])))
+    assert ", typed in</span>" in html_of(admin.get(reverse("imports")))
+    shown = html_of(admin.get(reverse("document", args=[document.pk])))
     assert ">typed in</span>" in shown and "Lambda, account 0042, 2026-10" in shown
     command("check-ledger")
 
@@ -173,10 +170,10 @@ def test_beside_an_export_it_is_refused_and_an_export_takes_its_place(
     ingested(focus_file(tmp_path / "lambda.csv", lines | {"BilledCost": "1469.06"}))
     (row,) = tie_out()
     assert (row["billed"], row["issued"], row["typed_in_by"]) == ("1469.06", "1469.055", None)
-    refused = text_of(post(admin))
+    refused = html_of(post(admin))
     assert "came with lambda.csv" in refused and "count twice" in refused
     # The same invoice for another account would count twice as well.
-    assert "came with lambda.csv" in text_of(post(admin, billing_account="0043"))
+    assert "came with lambda.csv" in html_of(post(admin, billing_account="0043"))
     assert [one.billed_cost for one in counted()] == [Decimal("1469.06")]
 
 
@@ -232,7 +229,7 @@ def test_who_may_set_amounts_may_type_invoices_in(
     assert (client.get(reverse("invoice-enter")).status_code == 200) == may
     assert (post(client, follow=False).status_code == 302) == may
     assert Charge.objects.exists() == may
-    shown = text_of(client.get(reverse("tieout", args=["2026-10"])))
+    shown = html_of(client.get(reverse("tieout", args=["2026-10"])))
     assert (reverse("invoice-enter") in shown) == may
 
 
