@@ -7,13 +7,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from celery import current_app
 from django.utils import timezone
 
 from finops.ledger.which import LedgerName, ledger_name, use_ledger
 from reports.evidence.printed import print_report
 from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
+
+from .sending import left_to_worker
 
 ASK_AGAIN_SECONDS = 180
 TASK = "reports.tasks.make_pdf"
@@ -23,28 +24,15 @@ PRINTER = "printer"  # who prints in the background, in the trail
 def ask(stand: Standing, size: str) -> bool:
     """Sends the task unless the file is there or was asked for lately; False when no worker's
     broker can be reached."""
-    from kombu.exceptions import OperationalError
-
     key = papers.key_of(stand, size)
     if papers.path_of(key).exists() or not _mark(papers.path_of(key, "asked")):
         return True
     papers.path_of(key, "failed").unlink(missing_ok=True)
-    try:
-        current_app.send_task(
-            TASK,
-            kwargs={
-                "ledger": ledger_name(),
-                "week": stand.week,
-                "revision": stand.revision,
-                "size": size,
-            },
-            ignore_result=True,
-            retry=False,
-        )
-    except OperationalError:
-        papers.path_of(key, "asked").unlink(missing_ok=True)
-        return False
-    return True
+    week, revision = stand.week, stand.revision
+    if left_to_worker(TASK, ledger=ledger_name(), week=week, revision=revision, size=size):
+        return True
+    papers.path_of(key, "asked").unlink(missing_ok=True)
+    return False
 
 
 def _mark(path: Path) -> bool:

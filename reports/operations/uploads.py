@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.utils import timezone
@@ -20,6 +19,7 @@ from finops.ledger.which import atomic, on_commit
 from reports.models import Upload, UploadOutcome
 
 from .refused import NotAllowed
+from .sending import left_to_worker
 
 MOST_FILES = 50
 TASK = "reports.tasks.read_upload"
@@ -66,11 +66,7 @@ def take(files: Sequence[UploadedFile], *, by: str, at: datetime, format: str = 
 
 def _send(key: uuid.UUID) -> None:
     """Leaves the reading to a worker; without one the files are read now."""
-    from kombu.exceptions import OperationalError
-
-    try:
-        current_app.send_task(TASK, kwargs={"upload": str(key)}, ignore_result=True, retry=False)
-    except OperationalError:
+    if not left_to_worker(TASK, upload=str(key)):
         read(str(key))
 
 

@@ -16,7 +16,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from celery import current_app
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
@@ -35,6 +34,7 @@ from reports.evidence.pack import pack
 from reports.evidence.sealed import Gone
 from reports.operations.printing import appear
 from reports.operations.refused import NotAllowed
+from reports.operations.sending import left_to_worker
 from reports.operations.uploads import clean_name
 from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
@@ -93,11 +93,7 @@ def ask(
 
 def _send(key: uuid.UUID) -> None:
     """Leaves the check to a worker; without one it is made now."""
-    from kombu.exceptions import OperationalError
-
-    try:
-        current_app.send_task(TASK, kwargs={"check": str(key)}, ignore_result=True, retry=False)
-    except OperationalError:
+    if not left_to_worker(TASK, check=str(key)):
         run(str(key))
 
 

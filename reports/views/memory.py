@@ -29,7 +29,7 @@ from reports.memory_by_hour import stacked
 from reports.memory_lines import bar_of, lines_of, remedy_words, seen_on_device, together
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import clean_name, take
-from reports.queries.gauge_weeks import gauge_weeks
+from reports.queries.gauge_weeks import GaugeWeeks, gauge_weeks
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
@@ -46,10 +46,7 @@ STARTS_SHOWN = 20
 def listing(request: HttpRequest) -> HttpResponse:
     """The memory table of a week: the fleet line by line, then each workload, engine or GPU."""
     weeks = gauge_weeks()
-    try:
-        week = weeks.chosen(typed(request.GET, "week"))
-    except ValueError as error:
-        raise Http404(str(error)) from None
+    week = _asked(request, weeks)
     by = typed(request.GET, "by", "workload")
     if by not in dict(VIEWS):
         raise Http404("The table is by workload, engine or gpu.")
@@ -73,10 +70,7 @@ def listing(request: HttpRequest) -> HttpResponse:
 def by_hour(request: HttpRequest) -> HttpResponse:
     """The memory table hour by hour, of the fleet or of one workload, as an area and as rows."""
     weeks = gauge_weeks()
-    try:
-        week = weeks.chosen(typed(request.GET, "week"))
-    except ValueError as error:
-        raise Http404(str(error)) from None
+    week = _asked(request, weeks)
     if week is None:
         return redirect("memory")
     slug = typed(request.GET, "workload")
@@ -88,6 +82,14 @@ def by_hour(request: HttpRequest) -> HttpResponse:
     context |= {"workloads": known, "slug": slug, "rows": rows}
     context["chart"] = stacked(rows, f"Memory of {slug or 'all engines'} in {week}")
     return page(request, "reports/memory_hours.html", context)
+
+
+def _asked(request: HttpRequest, weeks: GaugeWeeks) -> str | None:
+    """The week of the page; None when no week has gauges."""
+    try:
+        return weeks.chosen(typed(request.GET, "week"))
+    except ValueError as error:
+        raise Http404(str(error)) from None
 
 
 def _tell_apart(rows: Iterable[dict[str, Any]]) -> None:
