@@ -103,6 +103,8 @@ def memory_hours(
         if len(device_totals) == len(there):
             sizes = [_total(there, read, list(device_totals)) for _, read in by]
     scale = divide(Decimal(bytes_per_token), Decimal(MIB)) if bytes_per_token else Decimal(1)
+    in_mib = divide(Decimal(1), Decimal(MIB))
+    largest = max((one for one in sizes or () if one is not None), default=None)
     return MemoryHours(
         workload=workload,
         unit="MiB" if bytes_per_token else "tokens",
@@ -110,13 +112,8 @@ def memory_hours(
         start=period.start,
         reserved=tuple(_scaled(value, scale) for value in reserved),
         active=tuple(_scaled(value, scale) for value in active),
-        device=None
-        if used is None
-        else tuple(_scaled(value, divide(Decimal(1), Decimal(MIB))) for value in used),
-        device_total=_scaled(
-            max((one for one in sizes or () if one is not None), default=None),
-            divide(Decimal(1), Decimal(MIB)),
-        ),
+        device=None if used is None else tuple(_scaled(value, in_mib) for value in used),
+        device_total=_scaled(largest, in_mib),
         at_once=at_once([(1, one.spans.values()) for one in there]),
     )
 

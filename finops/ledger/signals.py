@@ -18,7 +18,7 @@ arrived: Final = Signal()
 """Sent after documents were taken in or a snapshot was decided on, with `at` and `tell`."""
 
 
-def tell_of_arrival(at: datetime, tell: Callable[[str], None]) -> list[str]:
+def tell_of_arrival(at: datetime, tell: Callable[[str], None] | None = None) -> list[str]:
     """Lets those above know; what goes wrong with them does not undo what was taken in.
 
     It is told, written into the log (the dispatcher adds where it happened), and given: a sentence
@@ -32,6 +32,7 @@ def tell_of_arrival(at: datetime, tell: Callable[[str], None]) -> list[str]:
                 "the day's run does it"
             )
             logger.error(problem)
-            tell(problem)
+            if tell:
+                tell(problem)
             problems.append(problem)
     return problems

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.core.files.uploadedfile import UploadedFile
 
+from finops.ledger import signals
 from finops.ledger.models import Document, InvoiceAmount
 from finops.ledger.operations import typed_invoices
 from finops.ledger.operations.documents import keep_stream
@@ -40,7 +41,7 @@ def enter_invoice(
         except ValueError as error:
             raise NotUsable("attached", str(error)) from None
         document = typed_invoices.enter(invoice, paper, by=by, at=at)
-    typed_invoices.tell(at)
+    signals.tell_of_arrival(at)
     return document
 
 

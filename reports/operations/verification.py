@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,14 +193,9 @@ def _steps(asked: Found, place: Path) -> Iterator[Step]:
     yield "Trail: every entry follows the one before it", lambda: {"problems": verify_trail()}
     yield "Rows of reports as they were fixed, and the guards", lambda: {"problems": _rows()}
     if asked["kind"] == "report":
-        yield "Evidence pack: its files, and every figure again", lambda: _packed(_stand(asked))
+        yield "Evidence pack: its files, and every figure again", partial(_packed, asked)
         for size in ("A4", "Letter"):
-            yield (
-                f"PDF, {size}: bytes and signature",
-                lambda size=size: _printed(  # type: ignore[misc]
-                    _stand(asked), size
-                ),
-            )
+            yield f"PDF, {size}: bytes and signature", partial(_printed, asked, size)
 
 
 def _stand(asked: Found) -> Standing:
@@ -214,15 +210,16 @@ def _rows() -> list[str]:
     return [*changed_rows(said), *missing_guards()]
 
 
-def _packed(stand: Standing) -> Found:
+def _packed(asked: Found) -> Found:
+    stand = _stand(asked)
     path = papers.path_of(papers.key_of(stand, "A4"))
     printed = path.read_bytes() if path.exists() else None
     return check_bytes(pack(stand, printed=printed).content)
 
 
-def _printed(stand: Standing, size: str) -> Found:
+def _printed(asked: Found, size: str) -> Found:
     """The PDF that people downloaded, where one was made here."""
-    key = papers.key_of(stand, size)
+    key = papers.key_of(_stand(asked), size)
     for kind in ("signed.pdf", "pdf"):
         path = papers.path_of(key, kind)
         if path.exists():

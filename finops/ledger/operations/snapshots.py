@@ -163,7 +163,7 @@ def decide(
             subject=f"snapshot {snapshot_id}",
             detail={"verdict": verdict, "reason": reason, "scope": list(_scope(snapshot))},
         )
-    return signals.tell_of_arrival(moment, lambda text: None)
+    return signals.tell_of_arrival(moment)
 
 
 def _check_waiting(snapshot: Snapshot, verdict: str) -> None:

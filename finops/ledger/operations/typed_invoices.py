@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from django.db.models import Sum
 
-from finops.ledger import signals
 from finops.ledger.models import Charge, Document, Snapshot, SnapshotDecision
 from finops.ledger.operations import delivering, documents
 from finops.ledger.operations.candidates import Candidate, Outcome, look
@@ -55,11 +54,6 @@ def enter(invoice: TypedInvoice, paper: Document, *, by: str, at: datetime) -> D
             document=paper,
         )
     return document
-
-
-def tell(at: datetime) -> None:
-    """Has sealed weeks looked at again; to be called once the transaction is committed."""
-    signals.tell_of_arrival(at, lambda text: None)
 
 
 def _scope(snapshot: Snapshot) -> Scope:

@@ -31,9 +31,8 @@ class Command(Base):
         except (ValueError, demo.NotMade) as error:
             raise CannotRun(f"The sample organisation cannot be made: {error}") from error
         self.progress("")
-        marker = (
-            settings.DATA / service.SAMPLE_MADE
-        )  # so that starting the service does not make it again
+        # Starting the service does not make it again.
+        marker = settings.DATA / service.SAMPLE_MADE
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
         return demo.as_json(sample), True
