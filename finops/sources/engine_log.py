@@ -255,6 +255,8 @@ class _Log:
                 f"Sleep freed {found[1]} GiB; {found[2]} GiB of the GPU were still in use, by all "
                 "processes on it together."
             )
+        if lines.SIZED_BY_HAND.search(text):
+            self._engine(process, number).note(lines.SIZED_IN_BYTES)
         if lines.GREW.search(text):
             self._engine(process, number).note(
                 "Free memory grew while the engine measured: what it measured is not valid."

@@ -17,6 +17,7 @@ from finops.core.engine_start import (
 )
 from finops.core.money import plain, round_half_even
 from finops.core.remedies import advise
+from finops.sources.engine_log_lines import SIZED_IN_BYTES
 
 # Rank as told, pipeline and tensor rank, process of a worker that tells neither.
 Key = tuple[int | None, int | None, int | None, str | None]
@@ -245,8 +246,7 @@ class Building:
             self.note("Tokens and concurrency do not agree: several kinds of layers share the "
                       "pool. Its size in bytes counts, not blocks × block size.")  # fmt: skip
         if start.kv_cache_memory_bytes is not None:
-            self.note("The cache's size was given in bytes; gpu_memory_utilization had no effect "
-                      "on it.")  # fmt: skip
+            self.note(SIZED_IN_BYTES)
         if start.num_gpu_blocks_override is not None:
             self.note("The number of blocks was given by hand; the cache is not sized by memory.")
         if start.identity is not None and not start.identity.holds:

@@ -97,6 +97,10 @@ LAUNCHING: Final = re.compile(r"vLLM API server version v?([\w.+-]+)|▄.*\bvers
 BANNER_MODEL: Final = re.compile(r"█.*\bmodel\s+(\S+)\s*$")
 RANKS: Final = re.compile(r"rank (\d+) in world size (\d+) is assigned as")
 SLEPT: Final = re.compile(rf"Sleep mode freed {_G} memory, {_G} memory is still in use")
+SIZED_BY_HAND: Final = re.compile(r"as specified by kv_cache_memory_bytes config")
+SIZED_IN_BYTES: Final = (
+    "The cache's size was given in bytes; gpu_memory_utilization had no effect on it."
+)
 GREW: Final = re.compile(r"Free memory grew by")
 
 # A line that none of these words is in tells nothing of memory.

@@ -111,6 +111,10 @@ def test_both_forms_of_the_best_line_close(text):
 NOTED = (
     ("sleep mode freed", "0.7 on",
      STAMP + "Sleep mode freed 19.51 GiB memory, 26.31 GiB memory is still in use.", "26.31"),
+    ("size given in bytes", "0.10.2 on",
+     STAMP + "Initial free memory 78.60 GiB, reserved 57.48 GiB memory for KV Cache as specified by "
+     "kv_cache_memory_bytes config and skipped memory profiling.",
+     "gpu_memory_utilization had no effect"),
     ("free memory grew by", "0.33, ROCm",
      STAMP + "Free memory grew by 1.20 GiB during profiling", "not valid"),
 )  # fmt: skip
