@@ -238,15 +238,11 @@ def told_by(
     return table.lines(endings) if endings else iter(())
 
 
-def billing_month(record: ChargeRecord) -> str:
-    """The month of a charge's billing period, `YYYY-MM`.
+def _month(start: datetime, end: datetime) -> str:
+    """The month of a billing period, `YYYY-MM`.
 
     The middle of the period decides (at most half a month after its start): a provider that bills
     in its own time zone starts the month some hours early or late in UTC.
     """
-    return _month(record.billing_period_start, record.billing_period_end)
-
-
-def _month(start: datetime, end: datetime) -> str:
     middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
     return f"{middle.year:04d}-{middle.month:02d}"
