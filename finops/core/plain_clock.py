@@ -64,6 +64,12 @@ class Clock:
     _usual_ms: int | None = None
     _is_checked: bool = False
 
+    @classmethod
+    def after(cls, tick: Tick, times_ms: Mapping[int, array[int]]) -> Clock:
+        """The clock of the same replica's next readings, after the hour of a tick."""
+        usual, steps = {tick.replica: tick.usual_ms}, {tick.replica: tick.steps}
+        return cls(tick.replica, times_ms, tick.last_ms, tick.day, usual, steps)
+
     def is_of(self, state: Mapping[str, Any]) -> bool:
         """Whether a counter's state stands where this clock does."""
         if not state:

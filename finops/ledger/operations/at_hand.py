@@ -21,7 +21,7 @@ from finops.core.counter import DAY_MS
 from finops.core.held_pieces import Usual
 from finops.core.period import HOUR_MS
 from finops.core.steps import lower_median_of
-from finops.ledger.models import Series
+from finops.ledger.models import Series, Source
 from finops.ledger.which import ledger_name
 
 from .bulk_text import instants, numbers
@@ -29,8 +29,9 @@ from .cache import GAUGES as CACHE_GAUGES
 from .devices import PROCESS, device_of
 from .devices import ROLES as DEVICE_ROLES
 from .gauges import LOOK_BACK_MS, Column, Columns, Gauges
-from .naming import Known
+from .naming import Known, Names
 from .nodes import ROLES as NODE_ROLES
+from .standings import Standings
 
 TIMED = ("kv_usage", "device_used_bytes")
 """Roles whose readings' own times count; what stands beside them is only looked up."""
@@ -174,12 +175,27 @@ class AtHand:
         self._documents: dict[str, int] = {}
         self._held: dict[int, Held] = {}
         self._targets: dict[int, Target] = {}
+        self._names: Names | None = None
+        self.standings = Standings()
+        self.earliest_ms: dict[str, int] = {}
+        """Of each job; what stands in the ledger is no later."""
 
     def forget(self) -> None:
         """Nothing is at hand any more: what was to be posted was not."""
         self._documents.clear()
         self._held.clear()
         self._targets.clear()
+        self._names = None
+        self.standings.forget()
+        self.earliest_ms = {}
+
+    def names(self, source: Source) -> Names:
+        """The names of the run's source; to be asked for once in each transaction."""
+        if self._names is None:
+            self._names = Names(source)
+        else:
+            self._names.look_again()
+        return self._names
 
     def add(
         self, document: str, series: Known, replica: str, times: array[int], values: array[float]

@@ -22,6 +22,13 @@ from finops.ledger.operations.bulk import Line, feed, fill_through_table
 from finops.ledger.which import ledger_name
 
 _POINT = sql.Identifier("headroom_copying")
+_AT_ONCE = """
+DO $$ BEGIN EXECUTE (
+    SELECT 'SET CONSTRAINTS ' || string_agg(quote_ident(conname), ', ') || ' IMMEDIATE'
+    FROM pg_constraint
+    WHERE contype = 'f' AND confrelid IN ('ledger_series'::regclass, 'ledger_target'::regclass)
+); END $$
+"""
 _open: ContextVar[Copying | None] = ContextVar("copying", default=None)
 
 
@@ -53,6 +60,7 @@ class Copying:
         self._under_way: Future[None] | None = None
 
     def __enter__(self) -> Copying:
+        self._name_at_once()
         self._thread = self._within.enter_context(ThreadPoolExecutor(1))
         self._within.enter_context(self._connection.execute_wrapper(self._after_it))
         token = _open.set(self)
@@ -66,6 +74,13 @@ class Copying:
             else:  # what is raised already gives the transaction up
                 with suppress(Exception):
                     self.wait()
+
+    def _name_at_once(self) -> None:
+        """Whether rows name a series or target that stands there is asked as they come, beside the
+        work; left to the end, everyone would wait for it. What a row names is always there first,
+        but for the document, which is written last."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(_AT_ONCE)
 
     def begin(self, work: Callable[[psycopg.Cursor[Any]], None]) -> None:
         """Does some work with a cursor of the driver's own, once the work before is done."""

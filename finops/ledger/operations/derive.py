@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
 
 from django.db import connections
 from django.db.models import Max, Min
@@ -110,11 +111,15 @@ def derive_affected(
     """
     if not affected.targets:
         return
-    alone = affected.moved(earliest_of_jobs(source))
+    told = {} if at_hand is None else at_hand.earliest_ms
+    if affected.moved(told):
+        told = earliest_of_jobs(source)
+    alone = affected.moved(told)
     (lock if alone else lock_shared)("births", str(source.pk))
-    earliest = earliest_of_jobs(source)
+    earliest = cache(partial(earliest_of_jobs, source))  # not before the lock is held
     doubtful: set[int] = set()
-    if moved := affected.moved(earliest):
+    # A job's earliest reading only moves back: where none moved what was told, none moves it now.
+    if alone and (moved := affected.moved(earliest())):
         openings = TokenHour.objects.filter(
             series__target__source=source, series__target__job__in=moved, opening_tokens__gt=0
         )
@@ -128,7 +133,9 @@ def derive_affected(
     careful = [target for target in targets if target.pk not in done]
     latest_ms = max(_of_jobs(source, _LATEST).values()) if careful else 0
     for from_ms, some in _together(careful, affected.targets, latest_ms):
-        _derive_together(some, from_ms, earliest, at)
+        _derive_together(some, from_ms, earliest(), at)
+    if at_hand is not None:
+        at_hand.earliest_ms = earliest() if alone else told
     done = _derive_gauges_at_hand(affected.targets, at_hand, at) if at_hand is not None else set()
     left = [target for target in targets if target.pk not in done]
     _derive_gauges(left, affected.targets, at)

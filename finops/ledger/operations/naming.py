@@ -42,6 +42,11 @@ _SERIES = """
 SELECT id, target_id, metric, labels_digest, role FROM ledger_series
 WHERE target_id = ANY(%s::bigint[]) ORDER BY id
 """
+_COUNTS = """
+SELECT series.target_id, count(*) FROM ledger_series series
+JOIN ledger_target target ON target.id = series.target_id
+WHERE target.source_id = %s GROUP BY series.target_id
+"""
 _COLUMNS = ("target_id", "metric", "role", "engine", "labels", "labels_digest")
 
 Labels = tuple[tuple[str, str], ...]
@@ -148,7 +153,10 @@ def _line(target: int, metric: str, role: str, identity: _Identity) -> Line:
 
 
 class Names:
-    """The targets and series of one source, looked up or made for a batch at a time."""
+    """The targets and series of one source, looked up or made for a batch at a time.
+
+    A run may keep them from document to document: nothing in the ledger loses its name.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -156,6 +164,15 @@ class Names:
         self.by_target: dict[int, dict[tuple[str, str], Known]] = {}
         self._targets = self._all_targets()
         self._locked = False
+
+    def look_again(self) -> None:
+        """To be called in a new transaction: targets that others gave more series are forgotten."""
+        self._locked = False
+        with connections[ledger_name()].cursor() as cursor:
+            cursor.execute(_COUNTS, [self.source.pk])
+            counts = dict(cursor.fetchall())
+        for target in [key for key, held in self.by_target.items() if len(held) != counts.get(key)]:
+            del self.by_target[target]
 
     def of(self, batch: Iterable[SeriesReadings]) -> list[Named | Fault | None]:
         """For each series of a batch: its name, or why it cannot be kept, or None where the ledger

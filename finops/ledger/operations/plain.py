@@ -8,7 +8,7 @@ the careful way, from the readings kept.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from django.db import connections
 
 from finops.core.counter import Mark
 from finops.core.period import instant_of
-from finops.core.plain_clock import Clock
+from finops.core.plain_clock import Clock, Tick
 from finops.core.plain_hours import (
     Booked,
     OfHour,
@@ -37,6 +37,7 @@ from .bulk_text import instants, numbers, text_field
 from .copying import copy_lines
 from .deriving import COMPARED, COUNTER_ROLES
 from .naming import Known, Names
+from .standings import Standings, Stood
 
 MARK_ROLES = ("created", "process_start")
 USED_ROLES = frozenset((*COUNTER_ROLES, *MARK_ROLES))
@@ -99,6 +100,10 @@ class _Column:
 
 
 Kinds = Sequence[tuple[str, _Column]]
+Earliest = Callable[[], Mapping[str, int]]
+"""Asks for the earliest reading of each job, in milliseconds."""
+_Before = State | Stood
+"""A counter before the document: as its newest row has it, or as this run left it."""
 
 
 @dataclass(slots=True)
@@ -114,15 +119,23 @@ class _Held:
 @dataclass(slots=True)
 class _Group:
     """Counters of one target that one replica read at the same instants: the series, how each
-    stands (in `together`), its values, and the columns that may mark it."""
+    stands (in `together`), its values, and the columns that may mark it. `after` is what the times of
+    the hour told that this run booked last."""
 
     target: int
     replica: str
     cuts: Cuts
     together: Together
+    after: Tick | None
     series: list[int] = field(default_factory=list)
     values: list[array[float]] = field(default_factory=list)
     kinds: list[Kinds] = field(default_factory=list)
+
+    def is_after(self, before: _Before) -> bool:
+        """Whether a counter stands where this group's counters do, before its first hour."""
+        if isinstance(before, Stood):
+            return self.after is before.tick
+        return self.after is None and self.together.clock.is_of(before)
 
     def of_hour(self, place: int) -> OfHour:
         """One hour as the core takes it; _NotPlain where its marks are not plain."""
@@ -146,8 +159,11 @@ def _mark(kinds: Kinds, replica: str, place: int, cut: Cut) -> Mark | None:
 class Plain:
     """The plain hours of one document."""
 
-    def __init__(self, document: str, names: Names, at: datetime) -> None:
+    def __init__(
+        self, document: str, names: Names, at: datetime, standings: Standings | None = None
+    ) -> None:
         self.document, self.names, self.at = document, names, at
+        self.standings = Standings() if standings is None else standings
         self.held: dict[int, _Held] = {}
         self.samples = 0
 
@@ -168,10 +184,11 @@ class Plain:
         if target.is_plain:
             target.columns[series.pk] = _Column(replica, cuts, values)
 
-    def post(self, doubtful: Iterable[int], earliest: Mapping[str, int]) -> set[int]:
+    def post(self, doubtful: Iterable[int], earliest: Earliest) -> set[int]:
         """Posts the rows of all targets that are plain and gives those targets.
 
-        `doubtful` are targets with more to derive than the document's own hours.
+        `doubtful` are targets with more to derive than the document's own hours; `earliest` is only
+        asked for counters without a row yet.
         """
         for target in doubtful:
             if target in self.held:
@@ -179,14 +196,15 @@ class Plain:
         self._leave_out_marked_elsewhere()
         states = self._states()
         targets = [target for target, held in self.held.items() if held.is_plain]
-        plain: set[int] = set()
+        plain: dict[int, list[_Group]] = {}
         for start in range(0, len(targets), TARGETS_AT_ONCE):
             plain |= self._post_some(targets[start : start + TARGETS_AT_ONCE], states, earliest)
-        return plain
+        self.standings.take(each for groups in plain.values() for each in _stood(groups))
+        return set(plain)
 
     def _post_some(
-        self, targets: Sequence[int], states: Mapping[int, State], earliest: Mapping[str, int]
-    ) -> set[int]:
+        self, targets: Sequence[int], states: Mapping[int, _Before], earliest: Earliest
+    ) -> dict[int, list[_Group]]:
         """Posts the rows of those of the targets whose hours are all plain, and gives them."""
         groups: list[_Group] = []
         failed: set[int] = set()
@@ -200,7 +218,11 @@ class Plain:
         copy_lines(
             TokenHour, _COLUMNS, [line for target in plain for line in lines.get(target, ())]
         )
-        return set(plain)
+        found: dict[int, list[_Group]] = {target: [] for target in plain}
+        for group in groups:
+            if group.target in found:
+                found[group.target].append(group)
+        return found
 
     def _leave_out_marked_elsewhere(self) -> None:
         """Marks that another document gave for the same hours would have to be united with ours."""
@@ -217,17 +239,23 @@ class Plain:
             for (pk,) in cursor.fetchall():
                 self.held[marks[pk]].is_plain = False
 
-    def _states(self) -> dict[int, State]:
-        """The state of each counter after its newest row; targets with a row from the document's
-        first hour on are left out."""
+    def _states(self) -> dict[int, _Before]:
+        """Each counter after its newest row; targets with a row from the document's first hour on
+        are left out."""
+        first_ms = min((held.first_hour_ms for held in self.held.values()), default=0)
+        stood = self.standings.before(first_ms)
         targets = {
             known.pk: target
             for target, held in self.held.items()
             if held.is_plain
             for known in self.names.by_target[target].values()
             if known.role in COUNTER_ROLES
+            and known.pk not in stood
+            and (known.pk in held.columns or not stood)
         }
-        states: dict[int, State] = {}
+        states: dict[int, _Before] = dict(stood)
+        if not targets:
+            return states
         with connections[ledger_name()].cursor() as cursor:
             cursor.execute(_NEWEST, [numbers(targets)])
             for pk, hour_ms, carry in cursor.fetchall():
@@ -239,7 +267,7 @@ class Plain:
         return states
 
     def _groups(
-        self, target: int, states: Mapping[int, State], earliest: Mapping[str, int]
+        self, target: int, states: Mapping[int, _Before], earliest: Earliest
     ) -> list[_Group]:
         """A target's counters, those that share times and clock together; _NotPlain where a state
         is not of one replica's one counter."""
@@ -250,13 +278,12 @@ class Plain:
             column = held.columns.get(known.pk)
             if column is None or known.role not in COUNTER_ROLES:
                 continue
-            state = states.get(known.pk, {})
-            standing = Standing.of(state, column.replica)
-            if standing is None:
-                raise _NotPlain
-            group = _found(groups, column, state)
+            before = states.get(known.pk, {})
+            standing = _standing(before, column.replica)
+            group = _found(groups, column, before)
             if group is None:
-                group = _group(target, column, state, earliest.get(held.job, 0))
+                earliest_ms = 0 if before else earliest().get(held.job, 0)
+                group = _group(target, column, before, earliest_ms)
                 groups.append(group)
             group.together.counters.append(standing)
             group.series.append(known.pk)
@@ -265,21 +292,40 @@ class Plain:
         return groups
 
 
-def _found(groups: Iterable[_Group], column: _Column, state: State) -> _Group | None:
+def _standing(before: _Before, replica: str) -> Standing:
+    """The counter in use; _NotPlain where another replica read it, or more than one."""
+    if isinstance(before, Stood):
+        found = before.standing if before.tick.replica == replica else None
+    else:
+        found = Standing.of(before, replica)
+    if found is None:
+        raise _NotPlain
+    return found
+
+
+def _found(groups: Iterable[_Group], column: _Column, before: _Before) -> _Group | None:
     for group in groups:
         is_alike = group.cuts is column.cuts and group.replica == column.replica
-        if is_alike and group.together.clock.is_of(state):
+        if is_alike and group.is_after(before):
             return group
     return None
 
 
-def _group(target: int, column: _Column, state: State, earliest_ms: int) -> _Group:
+def _group(target: int, column: _Column, before: _Before, earliest_ms: int) -> _Group:
     times = {cut.hour_ms: cut.times_ms for cut in column.cuts}
-    clock = Clock(column.replica, times)
-    if state:
-        clock.last_ms, clock.day = state["last"], state.get("day")
-        clock.usual, clock.steps = state["usual"], state.get("steps", {})
-    return _Group(target, column.replica, column.cuts, Together(clock, earliest_ms, []))
+    tick = before.tick if isinstance(before, Stood) else None
+    clock = Clock(column.replica, times) if tick is None else Clock.after(tick, times)
+    if before and not isinstance(before, Stood):
+        clock.last_ms, clock.day = before["last"], before.get("day")
+        clock.usual, clock.steps = before["usual"], before.get("steps", {})
+    return _Group(target, column.replica, column.cuts, Together(clock, earliest_ms, []), tick)
+
+
+def _stood(groups: Iterable[_Group]) -> Iterator[tuple[int, Stood]]:
+    for group in groups:
+        assert group.after is not None  # of its last hour
+        for pk, standing in zip(group.series, group.together.counters, strict=True):
+            yield pk, Stood(standing, group.after)
 
 
 class _Marks:
@@ -325,6 +371,7 @@ def _booked(groups: Iterable[_Group], failed: set[int], at: datetime) -> dict[in
             if booked is None:
                 failed.add(group.target)
             else:
+                group.after = booked.tick
                 lines.setdefault(group.target, []).extend(_lines(group, booked, at))
     return lines
 

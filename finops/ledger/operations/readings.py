@@ -94,9 +94,10 @@ class _Posting:
     ) -> None:
         self.document, self.source, self.at, self.at_hand = document.sha256, source, at, at_hand
         self.posted = PostedReadings()
-        self.names = Names(source)
+        self.names = Names(source) if at_hand is None else at_hand.names(source)
         self.blocks = Blocks(document.sha256)
-        self.plain = Plain(document.sha256, self.names, at)
+        standings = None if at_hand is None else at_hand.standings
+        self.plain = Plain(document.sha256, self.names, at, standings)
         self.seen: set[int] = set()
         self.affected = Affected()
         self.clock = _Clock()
