@@ -195,6 +195,29 @@ def test_readings_of_another_document_are_not_overlooked() -> None:
     assert differing(source, plain) == []
 
 
+def test_gauges_that_come_late_find_their_counters() -> None:
+    """Without gauges a run lets its counters go; with the first one they are read from the ledger."""
+    first = round(START.timestamp() * 1000)
+    times = [first + k * 60_000 for k in range(4 * 60)]
+    target = (("instance", "bare:8000"), ("job", "vllm"), ("pod", "bare"))
+    readings: Readings = {
+        # The last tokens come in the minute before the gauge: its first minutes are not stale.
+        ("vllm:prompt_tokens_total", target): [
+            (t, float(min(t, times[119]) - first)) for t in times
+        ],
+        ("vllm:kv_cache_usage_perc", target): [(t, 0.5) for t in times[120:]],
+    }
+    by_hand, alone, at_hand = a_source("bare"), a_source("bare-alone"), AtHand()
+    for number, found in enumerate(windows_of([readings], 4, 1)):
+        post(by_hand, number, found, at_hand)
+        post(alone, number, found, None)
+    assert differing(by_hand, alone) == []
+    rows = CacheHour.objects.filter(series__target__source=by_hand).order_by("hour", "-revision")
+    # Five minutes after the last tokens use is stale (method §8.9), to the end.
+    assert rows[0].observed_ms == 5 * 60_000
+    assert rows[0].stale_ms == 55 * 60_000
+
+
 def test_what_was_not_posted_is_forgotten() -> None:
     source, chance = a_source("torn"), Random(9)
     times = range(round(START.timestamp() * 1000), round(START.timestamp() * 1000) + 2 * HOUR_MS, 60_000)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -19,9 +20,12 @@ from finops.ledger.models import (
     TokenHour,
 )
 from finops.ledger.operations import copying as beside
+from finops.ledger.operations.blocks import Blocks
 from finops.ledger.operations.bulk import copy_lines, copy_new_lines, copy_rows, text_field
 from finops.ledger.operations.copying import Copying
+from finops.ledger.operations.naming import Known
 from finops.ledger.which import atomic
+from finops.sources.samples import unpack
 
 HOUR = datetime(2026, 11, 16, 7, tzinfo=UTC)
 pytestmark = pytest.mark.django_db
@@ -113,6 +117,45 @@ def test_rows_that_are_there_stay_and_new_ones_come(series: Series) -> None:
         lines = [_line(series, 1, 99), _line(series, 2, 7), _line(series, 2, 8)]
         copy_new_lines(TokenHour, LINE, lines)
     assert list(TokenHour.objects.order_by("revision").values_list("tokens", flat=True)) == [5, 7]
+
+
+def _blocks(series: Series, replicas: list[str]) -> Blocks:
+    blocks = Blocks("0" * 64)
+    first_ms = round(HOUR.timestamp() * 1000)
+    times = array("q", [first_ms + 1, first_ms + 3_599_999])
+    known = Known(series.pk, series.target_id, series.metric, series.labels_digest, series.role)
+    for replica in replicas:
+        blocks.add(known, replica, times, array("d", [7.0, 2.0**53]))
+    return blocks
+
+
+def test_blocks_keep_every_sign_of_a_replica_and_come_once(series: Series) -> None:
+    name = "\t\n\r\\N\\\\ü"
+    Document.objects.create(sha256="0" * 64, size_bytes=1, name="n", origin="o", format="f",
+                            received_at=HOUR, received_by="Ada")  # fmt: skip
+    with atomic():
+        _blocks(series, [name, ""]).flush()
+        _blocks(series, [name, "b"]).flush()
+    with atomic(), Copying():
+        _blocks(series, [name, "", "c"]).flush()
+    blocks = ReadingBlock.objects.order_by("pk")
+    assert [block.replica for block in blocks] == [name, "", "b", "c"]
+    assert {block.hour for block in blocks} == {HOUR}
+    first_ms = round(HOUR.timestamp() * 1000)
+    for block in blocks:
+        assert (block.first_ms, block.last_ms) == (first_ms + 1, first_ms + 3_599_999)
+        assert (block.readings, block.part, block.document_id) == (2, 0, "0" * 64)
+        times, values = unpack(bytes(block.payload))
+        assert (list(times), list(values)) == ([first_ms + 1, first_ms + 3_599_999], [7.0, 2.0**53])
+
+
+def test_a_row_that_names_no_series_is_refused_when_it_comes(series: Series) -> None:
+    """Not only at the end of the transaction, when everyone would wait for it."""
+    nobody = Series(pk=series.pk + 1, target=series.target)
+    with pytest.raises(IntegrityError, match="ledger_series"), atomic(), Copying():
+        beside.copy_lines(TokenHour, LINE, [_line(nobody, 1, 5)])
+        Source.objects.exists()
+        pytest.fail("the row was taken")
 
 
 def test_no_rows_are_no_work() -> None:

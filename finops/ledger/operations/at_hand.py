@@ -40,6 +40,8 @@ COUNTERS = ("prompt", "generation")
 KEPT_MS = HOUR_MS + LOOK_BACK_MS
 READ = frozenset((*TIMED, *CACHE_GAUGES, *DEVICE_ROLES, *NODE_ROLES, PROCESS))
 ELSEWHERE = frozenset((*NODE_ROLES, PROCESS))
+DERIVED = frozenset(("kv_usage", *DEVICE_ROLES, *ELSEWHERE))
+"""Roles that hours are derived of; a target without any has only counters that stand beside."""
 
 _OTHERS = """
 SELECT wanted.id
@@ -160,12 +162,14 @@ class Target:
 
     series: list[Series]
     is_usual: bool
+    is_bare: bool
 
     @classmethod
     def of(cls, series: list[Series]) -> Target:
         used = [device_of(one.labels) for one in series if one.role == "device_used_bytes"]
         is_elsewhere = any(one.role in ELSEWHERE for one in series)
-        return cls(series, not is_elsewhere and len(used) == len(set(used)))
+        is_bare = not any(one.role in DERIVED for one in series)
+        return cls(series, not is_elsewhere and len(used) == len(set(used)), is_bare)
 
 
 class AtHand:
@@ -175,6 +179,7 @@ class AtHand:
         self._documents: dict[str, int] = {}
         self._held: dict[int, Held] = {}
         self._targets: dict[int, Target] = {}
+        self._bare: set[int] = set()
         self._names: Names | None = None
         self.standings = Standings()
         self.earliest_ms: dict[str, int] = {}
@@ -185,6 +190,7 @@ class AtHand:
         self._documents.clear()
         self._held.clear()
         self._targets.clear()
+        self._bare.clear()
         self._names = None
         self.standings.forget()
         self.earliest_ms = {}
@@ -203,6 +209,8 @@ class AtHand:
         """Takes the readings of a series in one window, in order of time."""
         if series.role not in READ:
             return
+        if series.target in self._bare and series.role not in DERIVED:
+            return
         last = max(times[-1], self._documents.get(document, times[-1]))
         self._documents[document] = last
         held = self._held.get(series.pk)
@@ -218,7 +226,15 @@ class AtHand:
         To be called when the targets are locked: nobody else can add to what stands there.
         """
         self._look_up(list(since))
-        targets = {key: self._targets[key] for key in since if key in self._targets}
+        targets = {
+            key: target
+            for key in since
+            if (target := self._targets.get(key)) is not None
+            and not target.is_bare
+            and key not in self._bare  # once: of its counters readings were let go
+        }
+        if not targets:
+            return {}
         wanted = {
             one.pk: self._needed(one, since[key])
             for key, target in targets.items()
@@ -232,6 +248,15 @@ class AtHand:
             from_ms = self._since(target, since[key]) if is_ours else None
             if from_ms is not None:
                 found.setdefault(from_ms, []).append(target.series)
+        return found
+
+    def bare(self, keys: Iterable[int]) -> set[int]:
+        """Those of the targets just made ready that have nothing to derive."""
+        found = {key for key in keys if key in self._targets and self._targets[key].is_bare}
+        for key in found - self._bare:
+            for series in self._targets[key].series:
+                self._held.pop(series.pk, None)
+        self._bare |= found
         return found
 
     def gauges(self, series: Iterable[Series], from_ms: int) -> Gauges:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from finops.core.period import HOUR_MS, instant_of
+from finops.core.period import HOUR_MS
 from finops.ledger.models import ReadingBlock
 from finops.sources.sample_columns import write_times
 from finops.sources.samples import pack_with
 
-from .bulk import Line, text_field
+from .bulk import Line
+from .bulk_binary import bigint, instant, integer, text
 from .copying import copy_new_lines
 from .naming import Known
 
@@ -21,26 +23,27 @@ BATCH = 4000
 MOST_KNOWN = 1 << 14
 COLUMNS = (
     "series_id",
-    "replica",
-    "hour",
-    "document_id",
     "part",
+    "hour",
     "first_ms",
     "last_ms",
     "readings",
+    "document_id",
+    "replica",
     "payload",
 )
+_BEGINNING = struct.Struct(">hiqii")  # how many columns, and the first two of them
+_LENGTH = struct.Struct(">i")
 
 
 class Cut(NamedTuple):
-    """One hour of a column of times: where it stands, its times, and their part of a row's line."""
+    """One hour of a column of times: where it stands, its times, and their part of a row."""
 
     hour_ms: int
     start: int
     end: int
     times_ms: array[int]
-    hour: str
-    tail: str
+    fields: bytes
     times: bytes  # as a block holds them
 
     def of(self, values: array[float]) -> array[float]:
@@ -64,6 +67,7 @@ class Blocks:
     document: str
     parts: dict[tuple[int, str, int], int] = field(default_factory=dict)
     waiting: list[_Waiting] = field(default_factory=list)
+    _sources: dict[str, bytes] = field(default_factory=dict)  # document and replica, by replica
     _cuts: dict[bytes, Cuts] = field(default_factory=dict)
     _known: dict[int, tuple[array[int], Cuts]] = field(default_factory=dict)  # by identity
 
@@ -93,16 +97,17 @@ class Blocks:
         payloads = pack_with([cut.times for _, _, cut, _ in waiting], [one[3] for one in waiting])
         lines = [self._line(one, payload) for one, payload in zip(waiting, payloads, strict=True)]
         self.waiting.clear()
-        copy_new_lines(ReadingBlock, COLUMNS, lines)
+        copy_new_lines(ReadingBlock, COLUMNS, lines, is_binary=True)
 
     def _line(self, one: _Waiting, payload: bytes) -> Line:
         pk, replica, cut, _ = one
         key = (pk, replica, cut.hour_ms)
         part = self.parts[key] = self.parts.get(key, -1) + 1
-        if replica:
-            replica = text_field(replica).decode()
-        head = f"{pk}\t{replica}\t{cut.hour}\t{self.document}\t{part}"
-        return f"{head}{cut.tail}{payload.hex()}\n".encode()
+        source = self._sources.get(replica)
+        if source is None:
+            source = self._sources[replica] = text(self.document) + text(replica)
+        head = _BEGINNING.pack(len(COLUMNS), 8, pk, 4, part)
+        return b"".join((head, cut.fields, source, _LENGTH.pack(len(payload)), payload))
 
 
 def _cuts(times_ms: array[int]) -> Iterator[Cut]:
@@ -112,7 +117,6 @@ def _cuts(times_ms: array[int]) -> Iterator[Cut]:
         hour_ms = times_ms[start] // HOUR_MS * HOUR_MS
         end = bisect_left(times_ms, hour_ms + HOUR_MS, start)
         times = times_ms if start == 0 and end == len(times_ms) else times_ms[start:end]
-        tail = f"\t{times[0]}\t{times[-1]}\t{len(times)}\t\\\\x"
-        hour = instant_of(hour_ms).isoformat()
-        yield Cut(hour_ms, start, end, times, hour, tail, write_times(times))
+        fields = instant(hour_ms) + bigint(times[0]) + bigint(times[-1]) + integer(len(times))
+        yield Cut(hour_ms, start, end, times, fields, write_times(times))
         start = end

@@ -10,12 +10,13 @@ from django.db import IntegrityError, connections, models, transaction
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from finops.ledger.operations.bulk_binary import BEGINNING, END
 from finops.ledger.operations.bulk_text import text_field as text_field
 from finops.ledger.which import ledger_name
 
 _INCOMING = "headroom_incoming"
 Line = bytes
-"""One row in COPY's text form, with its newline."""
+"""One row in COPY's text form, with its newline; or in its binary form (`bulk_binary`)."""
 
 
 def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
@@ -29,27 +30,51 @@ def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[
             feed(cursor, model._meta.db_table, names, lines)
 
 
-def copy_new_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
+def copy_new_lines(
+    model: type[models.Model],
+    names: Sequence[str],
+    lines: Sequence[Line],
+    *,
+    is_binary: bool = False,
+) -> None:
     """The same, without the rows that a unique constraint holds already. In a transaction only.
 
     Such rows are rare, so all are tried at once first.
     """
-    try:
-        with transaction.atomic(using=ledger_name()):
-            copy_lines(model, names, lines)
-    except IntegrityError:
-        connection = connections[ledger_name()]
-        with connection.wrap_database_errors, connection.cursor() as cursor:
-            fill_through_table(cursor, model, lambda table: feed(cursor, table, names, lines))
+    if not lines:
+        return
+    connection = connections[ledger_name()]
+    with connection.wrap_database_errors, connection.cursor() as cursor:
+
+        def fill(table: str) -> None:
+            feed(cursor, table, names, lines, is_binary=is_binary)
+
+        try:
+            with transaction.atomic(using=ledger_name()), connection.wrap_database_errors:
+                fill(model._meta.db_table)
+        except IntegrityError:
+            fill_through_table(cursor, model, fill)
 
 
-def feed(cursor: Any, table: str, names: Sequence[str], lines: Sequence[Line]) -> None:
+def feed(
+    cursor: Any,
+    table: str,
+    names: Sequence[str],
+    lines: Sequence[Line],
+    *,
+    is_binary: bool = False,
+) -> None:
     """Inserts lines by a cursor of Django's or of the driver's own."""
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), columns)
+    form = sql.SQL(" (FORMAT binary)" if is_binary else "")
+    statement = sql.SQL("COPY {} ({}) FROM STDIN{}").format(sql.Identifier(table), columns, form)
     with cursor.copy(statement) as copy:
+        if is_binary:
+            copy.write(BEGINNING)
         for start in range(0, len(lines), 500):
             copy.write(b"".join(lines[start : start + 500]))
+        if is_binary:
+            copy.write(END)
 
 
 def copy_rows(rows: Sequence[models.Model]) -> None:

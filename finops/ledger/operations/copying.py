@@ -41,13 +41,26 @@ def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[
         copying.begin(lambda cursor: feed(cursor, model._meta.db_table, names, lines))
 
 
-def copy_new_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
+def copy_new_lines(
+    model: type[models.Model],
+    names: Sequence[str],
+    lines: Sequence[Line],
+    *,
+    is_binary: bool = False,
+) -> None:
     """As `bulk.copy_new_lines`; inside a `Copying`, begun here and done later."""
     copying = _open.get()
     if copying is None or not lines:
-        bulk.copy_new_lines(model, names, lines)
+        bulk.copy_new_lines(model, names, lines, is_binary=is_binary)
     else:
-        copying.begin(lambda cursor: _feed_new(cursor, model, names, lines))
+
+        def work(cursor: psycopg.Cursor[Any]) -> None:
+            def fill(table: str) -> None:
+                feed(cursor, table, names, lines, is_binary=is_binary)
+
+            _feed_new(cursor, model, fill)
+
+        copying.begin(work)
 
 
 class Copying:
@@ -108,15 +121,12 @@ class Copying:
 
 
 def _feed_new(
-    cursor: psycopg.Cursor[Any],
-    model: type[models.Model],
-    names: Sequence[str],
-    lines: Sequence[Line],
+    cursor: psycopg.Cursor[Any], model: type[models.Model], fill: Callable[[str], None]
 ) -> None:
     cursor.execute(sql.SQL("SAVEPOINT {}").format(_POINT))
     try:
-        feed(cursor, model._meta.db_table, names, lines)
+        fill(model._meta.db_table)
     except psycopg.errors.UniqueViolation:
         cursor.execute(sql.SQL("ROLLBACK TO SAVEPOINT {}").format(_POINT))
-        fill_through_table(cursor, model, lambda table: feed(cursor, table, names, lines))
+        fill_through_table(cursor, model, fill)
     cursor.execute(sql.SQL("RELEASE SAVEPOINT {}").format(_POINT))

@@ -183,7 +183,7 @@ def _derive_gauges_at_hand(since: Mapping[int, int], at_hand: AtHand, at: dateti
             derive_caches_at_hand(some, at_hand, from_ms, at=at)
             derive_devices_at_hand(some, at_hand, from_ms, at=at)
         done |= {series[0].target_id for series in wanted}
-    return done
+    return done | at_hand.bare(since)
 
 
 def _derive_gauges(targets: Sequence[Target], since: Mapping[int, int], at: datetime) -> None:

@@ -16,16 +16,13 @@ import orjson
 from django.db import connections
 
 from finops.core.counter import Mark
-from finops.core.period import instant_of
 from finops.core.plain_clock import Clock, Tick
 from finops.core.plain_hours import (
-    Booked,
     OfHour,
     Standing,
     State,
     Together,
     book_plain,
-    states_after,
 )
 from finops.ledger.models import TokenHour
 from finops.ledger.which import ledger_name
@@ -33,10 +30,11 @@ from finops.sources.engines import mark_of
 
 from .blocks import Cut, Cuts
 from .bulk import Line
-from .bulk_text import instants, numbers, text_field
+from .bulk_text import instants, numbers
 from .copying import copy_lines
-from .deriving import COMPARED, COUNTER_ROLES
+from .deriving import COUNTER_ROLES
 from .naming import Known, Names
+from .plain_rows import COLUMNS, lines_of
 from .standings import Standings, Stood
 
 MARK_ROLES = ("created", "process_start")
@@ -63,7 +61,6 @@ WHERE EXISTS (
     WHERE block.series_id = wanted.id AND block.hour >= wanted.hour AND block.document_id <> %s
 )
 """
-_COLUMNS = ("series_id", "hour", "revision", *COMPARED, "posted_at")
 
 
 class _NotPlain(Exception):
@@ -215,9 +212,7 @@ class Plain:
                 failed.add(target)
         lines = _booked(groups, failed, self.at)
         plain = [target for target in targets if target not in failed]
-        copy_lines(
-            TokenHour, _COLUMNS, [line for target in plain for line in lines.get(target, ())]
-        )
+        copy_lines(TokenHour, COLUMNS, [line for target in plain for line in lines.get(target, ())])
         found: dict[int, list[_Group]] = {target: [] for target in plain}
         for group in groups:
             if group.target in found:
@@ -372,42 +367,7 @@ def _booked(groups: Iterable[_Group], failed: set[int], at: datetime) -> dict[in
                 failed.add(group.target)
             else:
                 group.after = booked.tick
-                lines.setdefault(group.target, []).extend(_lines(group, booked, at))
+                lines.setdefault(group.target, []).extend(
+                    lines_of(group.series, group.together.counters, booked, at)
+                )
     return lines
-
-
-def _lines(group: _Group, booked: Booked, at: datetime) -> list[Line]:
-    """Rows of TokenHour; plain hours know neither restarts nor gaps."""
-    tick = booked.tick
-    hour = f"\t{instant_of(tick.hour_ms).isoformat()}\t1\t"
-    readings = f"\t{tick.readings}\t0\t0\t"
-    times = f"\t{tick.usual_ms}\t{tick.first_ms}\t{tick.last_ms}\t"
-    posted = f"\t{at.isoformat()}\n"
-    states = states_after(tick, group.together.counters)
-    if "\\" in states[0]:  # of the replica's name
-        states = [text_field(state).decode() for state in states]
-    facts = _facts(booked)
-    lines = []
-    for place, (pk, tokens, (rate, rate_ms), state) in enumerate(
-        zip(group.series, booked.tokens, booked.rates, states, strict=True)
-    ):
-        opening = booked.openings[place][1] if place in booked.openings else 0
-        lines.append(
-            f"{pk}{hour}{tokens}{readings}{opening}\t{rate}\t{rate_ms}{times}"
-            f"{facts.get(place, '{}')}\t{state}{posted}".encode()
-        )
-    return lines
-
-
-def _facts(booked: Booked) -> dict[int, str]:
-    """The facts of the rows that have any, as JSON, by their place."""
-    found: dict[int, dict[str, object]] = {}
-    for place, birth in booked.births.items():
-        found.setdefault(place, {})["births"] = [birth]
-    for place, opening in booked.openings.items():
-        found.setdefault(place, {})["openings"] = [opening]
-    if any(booked.unmarked):
-        for place, is_unmarked in enumerate(booked.unmarked):
-            if is_unmarked:
-                found.setdefault(place, {})["unmarked"] = True
-    return {place: orjson.dumps(facts).decode() for place, facts in found.items()}
