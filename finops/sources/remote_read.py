@@ -133,15 +133,18 @@ class Answers:
         left = [run for run in runs if _size_at(body, run.head) != first]
         if (runs[0].end - runs[0].head) % first:
             return list(runs)
-        fine, time, bits = rows_of(b"".join([body[run.head : run.end] for run in alike]), first)
+        view = memoryview(body)  # of which a part is no copy
+        fine, time, bits = rows_of(b"".join([view[run.head : run.end] for run in alike]), first)
         shape = (len(alike), len(time) // len(alike))
         usual = fine.reshape(shape).all(axis=1)
         usual &= (bits.reshape(shape) != STALE_BITS).all(axis=1)
-        raw_times, raw_bits, width = time.tobytes(), bits.tobytes(), 8 * shape[1]
-        for index, (run, is_usual) in enumerate(zip(alike, usual.tolist(), strict=True)):
+        raw_times, raw_bits, width = time.tobytes(), bits.data.cast("B"), 8 * shape[1]
+        rows = [slice(start, start + width) for start in range(0, len(raw_times), width)]
+        times = [raw_times[row] for row in rows]
+        self._learn(times, time.reshape(shape))
+        for run, is_usual, row, raw in zip(alike, usual.tolist(), rows, times, strict=True):
             if is_usual:
-                row = slice(index * width, (index + 1) * width)
-                found[run.place] = self._told(run, raw_times[row], raw_bits[row])
+                found[run.place] = self._told(run, raw, raw_bits[row])
             else:
                 left.append(run)
         return left
@@ -151,8 +154,9 @@ class Answers:
     ) -> None:
         """Puts series of samples of both lengths in their places; one with anything unusual in it
         is taken by itself."""
-        rows = mixed_rows([body[run.head : run.end] for run in runs])
-        raw_times, raw_bits = rows.time.tobytes(), rows.bits.tobytes()
+        view = memoryview(body)
+        rows = mixed_rows([view[run.head : run.end] for run in runs])
+        raw_times, raw_bits = rows.time.tobytes(), rows.bits.data.cast("B")
         ends = (8 * rows.counts.cumsum()).tolist()
         starts = [0, *ends[:-1]]
         for run, is_fine, start, end in zip(runs, rows.fine.tolist(), starts, ends, strict=True):
@@ -162,10 +166,11 @@ class Answers:
                 else self._taken(body, run.start, run.end)
             )
 
-    def _told(self, run: _Run, raw_times: bytes, raw_bits: bytes) -> SeriesReadings:
+    def _told(self, run: _Run, raw_times: bytes, raw_bits: memoryview) -> SeriesReadings:
         """A series of the samples with these times, as they are written, and values."""
         times, is_in_order = self._known_times(raw_times)
-        values = array("d", raw_bits)
+        values = array("d")
+        values.frombytes(raw_bits)
         columns = (times, values) if is_in_order else in_order(times, values)
         return SeriesReadings(*run.name, *columns)
 
@@ -196,6 +201,15 @@ class Answers:
             self.histograms.add(metric)
         columns = self._columns(pieces)
         return SeriesReadings(metric, others, *columns) if columns is not None else None
+
+    def _learn(self, raws: Sequence[bytes], rows: Words) -> None:
+        """Reads the times of a matrix's rows that are not known yet, all at once."""
+        new = {raw: place for place, raw in enumerate(raws) if raw not in self._times}
+        if new:
+            numbers = numbers_of(rows[list(new.values())])
+            rising = np.logical_and.reduce(numbers[:, 1:] > numbers[:, :-1], axis=1).tolist()
+            for raw, row, rises in zip(new, numbers, rising, strict=True):
+                self._times[raw] = array("q", row.tobytes()), rises
 
     def _known_times(self, raw: bytes) -> tuple[array[int], bool]:
         """The times that are written as these words, and whether they rise."""

@@ -69,7 +69,7 @@ def rows_of(samples: bytes | memoryview, size: int) -> tuple[Flags, Words, Colum
     return fine, time, bits
 
 
-def mixed_rows(series: Sequence[bytes]) -> Mixed:
+def mixed_rows(series: Sequence[bytes | memoryview]) -> Mixed:
     """Of series of samples of both lengths, each of a multiple of nine bytes and not empty."""
     flat = b"".join(series)
     cells = np.frombuffer(flat, _ZERO)
