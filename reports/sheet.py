@@ -321,6 +321,11 @@ def _changed(slug: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     return found
 
 
+def is_money(name: str) -> bool:
+    """Whether a figure is an amount of the report's currency."""
+    return "saving" in name or ("cost" in name and not name.startswith("share"))
+
+
 def as_printed(name: str, value: Any) -> str:
     """A figure as the report prints it: what decides whether a restatement is due."""
     if isinstance(value, bool) or value is None:

@@ -56,6 +56,7 @@ urlpatterns = [
     path("reports/compare/", reports.compare, name="compare"),
     path("reports/<week:week>/", reports.report, name="report"),
     path("reports/<week:week>/restate/", reports.restate, name="report-restate"),
+    path("reports/<week:week>/leave/", exceptions.leave, name="report-leave"),
     path("reports/<week:week>/<int:revision>/", reports.report, name="report-revision"),
     path("reports/<week:week>/<int:revision>/paper/", reports.on_paper, name="report-paper"),
     path("reports/<week:week>/<int:revision>/workloads.csv", reports.as_csv, name="report-csv"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
-from .money import divide
+from .money import EXACT, add, divide
 
 PARTS: Final = (
     "driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch",
@@ -39,9 +39,13 @@ class Means:
 
     def add(self, name: str, value: Decimal | int | None, held_ms: int) -> None:
         """Adds bytes held for a time; None is unknown and adds nothing."""
-        if value is None or held_ms <= 0:
+        self.add_sum(name, None if value is None else Decimal(value) * held_ms, held_ms)
+
+    def add_sum(self, name: str, byte_ms: Decimal | int | None, held_ms: int) -> None:
+        """Adds what was held over a time, bytes × milliseconds; None is unknown and adds nothing."""
+        if byte_ms is None or held_ms <= 0:
             return
-        self.byte_ms[name] = self.byte_ms.get(name, Decimal(0)) + Decimal(value) * held_ms
+        self.byte_ms[name] = EXACT.add(self.byte_ms.get(name, Decimal(0)), Decimal(byte_ms))
         self.ms[name] = self.ms.get(name, 0) + held_ms
 
     def exact(self) -> Exact:
@@ -119,12 +123,13 @@ def together(pieces: Iterable[tuple[Exact, int]], whole_ms: int) -> Exact:
         if not values or any(value is None for value, _ in values):
             return None
         told = ((value, held) for value, held in values if value is not None)
-        return sum((_for(value, held, whole_ms) for value, held in told), Decimal(0))
+        return add([_for(value, held, whole_ms) for value, held in told])
 
     return {name: total(name) for name in (*PARTS, *BESIDE)}
 
 
 def _for(value: Decimal, held_ms: int, whole_ms: int) -> Decimal:
-    return (
-        value if held_ms == whole_ms or not whole_ms else divide(value * held_ms, Decimal(whole_ms))
-    )
+    """A piece's share of a time: a quotient to 60 digits, as every mean (§1)."""
+    if held_ms == whole_ms or not whole_ms:
+        return value
+    return divide(EXACT.multiply(value, Decimal(held_ms)), Decimal(whole_ms))

@@ -280,6 +280,7 @@ series|whole|number of the series of its KV usage
 target|whole|number of the address
 engine|text|`engine` label
 name|text|pod or address
+instance|text|address it was read at
 labels|json|all labels
 [cache_hours] {METRICS}
 series|whole|see engines
@@ -298,45 +299,40 @@ stale_ms|whole|time left out because the gauge stood still, ms
 levels_ms|json|time spent at each half percent of use, ms
 setting|text|gpu_memory_utilization of the engine
 first_ms|whole|first reading of an hour with none read beside it, ms since 1970
-[memory_tables] {METRICS}
-workload|text|the group's workload; empty: all engines and GPUs
-total|whole|the devices, bytes; all are means of the week
-driver|whole|reserved by the driver, bytes
-free|whole|held by nothing, bytes
-other|whole|held by programs that are no engine known here, bytes
-weights|whole|the models' weights, by logs or gauges, bytes
-kv_active|whole|KV cache that live requests held, bytes
-kv_unreferenced|whole|KV cache reserved and not referenced, bytes
-graphs|whole|CUDA graphs, by logs, bytes
-non_torch|whole|driver context and communication, by logs, bytes
-used|whole|what nvidia-smi shows, bytes
-kv_reserved|whole|KV cache reserved, bytes
-activation_peak|whole|activation peak that the engines printed, bytes; not added
 [preemptions] {READINGS}
 series|whole|number of the series
 target|whole|number of the address
 engine|text|`engine` label
 hour|instant|UTC hour
 count|whole|requests set back for want of room
-[engine_settings] start-up logs, labels of the engine, and which pod held which GPU (method §8, §9)
+[engine_settings] start-up logs and labels of the engine (method §8, §9)
 series|whole|see engines
 kind|text|job, engine number and model: what stays the same when a pod is replaced
-devices|json|its GPUs, the first first
-gpus|whole|how many GPUs it has
-engines_on_card|whole|most engines on one of them
+workers|json|bytes on the GPU of each worker by rank, as its log prints them, else as the engine's gauges tell them
+log_gpus|whole|how many GPUs it has by its log; 1 without one
 log|text|SHA-256 of its start-up log
 log_setting|text|gpu_memory_utilization by the log, where no label tells it
 log_max_model_len|whole|longest request by the log, tokens
-total_bytes|whole|memory of a GPU that the setting is a share of: by the log, else by the GPU's exporter
 gauge_kv_bytes|whole|bytes of the KV cache on one GPU by the engine's own gauge
-log_kv_bytes|whole|the same by the log or as given at start, used where a token's bytes are not known
+given_kv_bytes|whole|the same as given at start, used where neither a token's bytes nor the log tell it
 sized_by_hand|whole|1 where a person fixed blocks or bytes, so that the setting has no effect
-[device_hours] the exporter of GPU metrics (method §8.1)
-device|text|GPU, the first of an engine
+[devices] the exporter of GPU metrics (method §8.1)
+target|whole|number of the exporter's address
+device|text|GPU, or MIG instance behind a slash
+source|text|the source that its metrics come from
+instance|text|address of the exporter
+number|whole|number of the GPU in its machine
+[device_hours] the exporter of GPU metrics (method §8.1, §8.5)
+target|whole|see devices
+device|text|see devices
 hour|instant|UTC hour
 observed_ms|whole|time observed, ms
 used_byte_ms|exact|bytes in use × ms
+free_byte_ms|exact|bytes held by nothing × ms
+reserved_byte_ms|exact|bytes reserved by the driver × ms
 total_bytes|whole|memory of the GPU
+tenants|json|namespaces and pods that held it
+holders|json|bytes × ms by pod, and how many processes of a name and their bytes × ms, where an exporter tells it
 [ladder_hours] {METRICS}
 kind|text|see engine_settings
 hour|instant|UTC hour

@@ -7,7 +7,7 @@ reader with a spreadsheet can follow them step by step. That is done when the re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 from finops.core.money import plain
@@ -29,6 +29,11 @@ WEIGHTS = {"tokens": "tokens of the whole week", "gpu-hours": "GPU-hours of the 
 
 def recipe(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
     """Markdown: the steps of each workload that counts, then the division (n/a without tokens)."""
+    with localcontext(verify.EXACT):  # a context is a thread's own
+        return _steps(files, statement)
+
+
+def _steps(files: Mapping[str, bytes], statement: Mapping[str, Any]) -> str:
     week = verify.Week(verify.Pack(dict(files)), statement)
     if not week.counting:
         return (

@@ -22,14 +22,15 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part  6  unit costs, reaches              §4 §5              reaches
     part  7  the legacy stack, the bridge     §6 §7              baselines
     part  8  GPU memory                       §8.3 to §8.7       engines, cache_hours
-    part  9  memory tables, hours of memory   §8.1 §8.5 §8.8     memory_tables, device_hours
-    part 10  right-sizing                     §9                 cache_hours, ladder_hours
-    part 11  service levels                   §5                 objectives, latency_*
-    part 12  changes, training                §10 §5             change_hours, training_*
-    part 13  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
-    part 14  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
-    part 15  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
-    part 16  reading, comparing, printing     -                  any
+    part  9  GPUs and the engines on them     §2.7 §8.1 §8.5     devices, device_hours
+    part 10  memory tables, hours of memory   §8.1 §8.5 §8.8     engine_settings
+    part 11  right-sizing                     §9                 cache_hours, ladder_hours
+    part 12  service levels                   §5                 objectives, latency_*
+    part 13  changes, training                §10 §5             change_hours, training_*
+    part 14  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
+    part 15  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
+    part 16  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
+    part 17  reading, comparing, printing     -                  any
 
 The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
 give the sums in the statement's own shape. Such a function is a *section*; what it gives is
@@ -48,7 +49,7 @@ import zipfile
 from bisect import bisect_right
 from collections import Counter, defaultdict, namedtuple
 from datetime import datetime, timedelta, timezone
-from decimal import ROUND_HALF_EVEN, Context, Decimal, setcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -57,7 +58,7 @@ from pathlib import Path
 
 HOUR, DAY, MILLION = 3_600_000, 86_400_000, 10**6
 SIXTY = Context(prec=60, rounding=ROUND_HALF_EVEN)
-setcontext(Context(prec=400, rounding=ROUND_HALF_EVEN))  # wide enough that sums are exact
+EXACT = Context(prec=400, rounding=ROUND_HALF_EVEN)  # wide enough that sums are exact
 
 # ==== part 1: the headline (§1, §3.7, §4, §5) and the seal (§11) ==================================
 
@@ -583,6 +584,31 @@ def add(totals, key, amounts, charges=1):
         total[index] += more
 
 
+@section
+def exchange(week):
+    """§3.9: amounts as the documents say them, the rates that were used, and what had none."""
+    found, target = week.exchange, week.exchange.target
+    used, missing = sorted(found.used.items()), sorted(found.missing.items())
+    week.check("exchange of currencies", "exchange" in week.said, bool(used or missing))
+    if not (used or missing):
+        return {}
+    for row in week.charges:
+        known = row["money"] == target
+        ours = [row["billed"], row["effective"]] if known else [None, None]
+        said = [row["report_billed"], row["report_effective"]]
+        if said != ours:
+            week.check(f"line {row['line']} of {row['document'][:12]} in {target}", said, ours)
+    return {"exchange": {
+        "currency": target,
+        "originals": [{"currency": one, "charges": total[2], "billed": total[0],
+                       "effective": total[1]} for one, total in sorted(found.originals.items())],
+        "rates": [{"from": one, "to": target, "day": day, "from_per_eur": own,
+                   "to_per_eur": other, "rate": quotient(other, own),
+                   "document_digests": found.documents(one, day)} | tally
+                  for (one, day, own, other), tally in used],
+        "missing": [{"currency": one} | tally for (one,), tally in missing]}}
+
+
 REQUESTS, DEVICES = "GPU requests of pods (kube-state-metrics)", "devices held by pods (DCGM)"
 SHAPES = "GPU count of the invoice's shape × billed hours"
 
@@ -1007,6 +1033,7 @@ def against_baseline(terms, w, currency, end):
     found = {name: terms[name] for name in TERMS} | {
         "workload": w["slug"], "cost_per_million_tokens": price, "age_days": (end - since) // DAY,
         "ageing": end - since > 180 * DAY, "actual": w["cost"], "sensitivity": [],
+        "by_class": False,
         "document_digests": terms["documents"], "period": period if all(period.values()) else None,
         **dict.fromkeys(("counterfactual", "saving", "saving_share", "saving_lower",
                          "saving_upper", "break_even_cost_per_million_tokens"))}
@@ -1015,7 +1042,8 @@ def against_baseline(terms, w, currency, end):
     total = tokens["prompt"] + tokens["generation"] if tokens else 0
     if terms["currency"] != currency or price is None or w["cost"] is None or not total:
         return found
-    if {"prompt", "generation"} <= classes.keys():
+    found["by_class"] = {"prompt", "generation"} <= classes.keys()
+    if found["by_class"]:
         would = sum((quotient(classes.get(name, classes["prompt"]) * count, MILLION)
                      for name, count in by_class(tokens).items()), Decimal(0))
     else:
@@ -1129,11 +1157,8 @@ class Engines:
     """The KV cache of each engine in each hour, the requests it set back, and its GPUs."""
 
     def __init__(self, week):
-        self.hours, self.preempted, of_series = {}, {}, defaultdict(list)
+        self.hours, self.preempted, self.seen, of_series = {}, {}, set(), defaultdict(list)
         self.told = {row["series"]: row for row in week.pack.table("engine_settings")}
-        self.devices, self.seen = defaultdict(dict), set()
-        for row in week.pack.table("device_hours"):
-            self.devices[row["device"]][row["hour"]] = row
         named = {row["series"]: row for row in week.pack.table("engines")}
         for row in week.pack.table("cache_hours"):
             engine = named[row["series"]]
@@ -1148,8 +1173,11 @@ class Engines:
             for row in rows:
                 row["there"] = there(row, hours)
             place = week.tokens.place(named[number], rows[-1]["hour"])
+            self.told[number] |= {"each": None, "out": place[0] == "out of scope"}
             if place[0] == "workload":
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
+                self.told[number]["each"] = week.workloads[place[1]]["kv_bytes_per_token"]
+        self.cards = Cards(week.pack, of_series, self.told)
         for row in week.pack.table("preemptions"):
             if week.span[0] <= row["hour"] < week.span[1]:
                 key = row["target"], row["engine"]
@@ -1268,6 +1296,7 @@ def _engine(rows, workload):
     free = (reserved - active) * each if each and reserved is not None else None
     held = reserved * each if each and reserved is not None else None
     return {
+        "device_total": None,  # of a GPU, in the memory tables
         "first_seen": written(min(row["there"][0] for row in rows)),
         "last_seen": written(max(row["there"][1] for row in rows)),
         "reserved_tokens": pool,
@@ -1283,23 +1312,242 @@ def _engine(rows, workload):
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000}
 
-# ==== part 9: memory tables, hours of memory (§8.1, §8.5, §8.8) ===================================
+# ==== part 9: GPUs and the engines on them (§2.7, §8.1, §8.5) =====================================
+
+
+class Cards:
+    """The GPUs as exporters tell them, and the engines on each. Adds to what is told of an engine
+    its GPUs, how many, the memory of one, and the most engines at once on one of them."""
+
+    def __init__(self, pack, engines, told):
+        self.engines, self.told, self.rows, self.named, self.made = engines, told, {}, {}, {}
+        self.on, self.pods, self.aside = defaultdict(list), {}, {}
+        for row in sorted(pack.table("devices"), key=lambda row: int(row["target"])):
+            self.named.setdefault(row["device"], row)  # of two exporters of a GPU the first counts
+        for row in pack.table("device_hours"):
+            if row["target"] == self.named[row["device"]]["target"]:
+                row |= {"stale_ms": 0, "first_ms": None}
+                self.rows.setdefault(row["device"], {})[row["hour"]] = row
+        slices = defaultdict(list)
+        for name, rows in self.rows.items():
+            if "/" in name:
+                slices[name.partition("/")[0]] += [row["total_bytes"] for row in rows.values()]
+        for card, sizes in slices.items():
+            if None not in sizes:  # all its MIG instances are measured: the card is those
+                self.rows.pop(card, None)
+        for rows in self.rows.values():
+            for row in rows.values():
+                row["there"] = there(row, rows)
+        self._join()
+        self._once()
+        for one in self.told.values():
+            mine, first = one["devices"], one["workers"][0]
+            sizes = [row for name in mine for row in self.rows[name].values()]
+            one["gpus"] = len(mine) or one["log_gpus"]
+            one["total_bytes"] = first.get("total_bytes") or highest(sizes, "total_bytes")
+            one["log_kv_bytes"] = first.get("kv_bytes") or one["given_kv_bytes"]
+            one["engines_on_card"] = max((at_once([engines[other] for other, _ in self.on[name]])
+                                          for name in mine), default=None)
+
+    def _join(self):
+        """By namespace and pod; else by host, where one GPU, or one engine with all, leaves no
+        doubt. Data-parallel engines of a pod have its GPUs in order."""
+        by_pod, by_host, run, numbers = (defaultdict(list) for _ in range(4))
+        for name in sorted(self.rows, key=lambda name: (self.named[name]["number"], name)):
+            pods = {tuple(one) for row in self.rows[name].values() for one in row["tenants"]}
+            for pod in pods:
+                by_pod[pod].append(name)
+            place = self.named[name]["source"], host_of(self.named[name]["instance"])
+            if place[1] and not pods:
+                by_host[place].append(name)
+        for number, (*_, last) in self.engines.items():
+            labels = last["labels"]
+            self.pods[number] = (first_of(labels, "exported_namespace", "namespace"),
+                                 first_of(labels, "exported_pod", "pod"))
+            numbers[self.pods[number]].append(last["engine"])
+            run[labels["source"], host_of(last["instance"])].append(number)
+        hosts, runs = (Counter(host for _, host in one) for one in (by_host, run))
+        alone = {host: mine for (_, host), mine in by_host.items()
+                 if hosts[host] == runs[host] == 1 and not OWN_NAMES.fullmatch(host)}
+        at = {number: place for place, mine in run.items() for number in mine}
+        for number, pod in self.pods.items():
+            mine = by_pod.get(pod, []) if pod[1] else []
+            order = sorted(set(numbers[pod]), key=lambda one: (len(one), one))
+            if len(order) > 1 and len(mine) % len(order) == 0:
+                each, place = len(mine) // len(order), order.index(self.engines[number][0]["engine"])
+                mine = mine[place * each:(place + 1) * each]
+            there = alone.get(at[number][1]) or by_host.get(at[number], [])
+            if not mine and (len(there) == 1 or (
+                    len(run[at[number]]) == 1 and self.told[number]["log_gpus"] == len(there))):
+                mine = there
+            self.told[number]["devices"] = list(mine)
+            for rank, name in enumerate(mine):
+                self.on[name].append((number, rank))
+
+    def _once(self):
+        """§2.7: of engines of one address, number, model and pod that several jobs or sources tell
+        of at one time, those that a rule put out of scope leave their place to one that counts."""
+        alike, told = defaultdict(list), self.told
+        for number in told:
+            row = self.engines[number][-1]
+            names = [row["labels"].get(name) for name in ("model_name", "WorkerId", "ReplicaId")]
+            alike[row["instance"], row["engine"], self.pods[number], *names].append(number)
+
+        def may_be_one(*pair):
+            rows = [self.engines[number] for number in pair]
+            cards = [set(told[number]["devices"]) for number in pair]
+            apart = all(cards) and not cards[0] & cards[1]
+            return rows[0][0]["target"] != rows[1][0]["target"] and at_once(rows) > 1 and not apart
+
+        for group in alike.values():
+            counted = [number for number in group if not told[number]["out"]]
+            for number in group if len(group) > 1 else ():
+                if kept := told[number]["out"] and [n for n in counted if may_be_one(n, number)]:
+                    self.aside[number] = kept[0]
+        for name in self.rows:
+            placed = {}
+            for number, rank in self.on[name]:
+                kept = self.aside.get(number, number)
+                placed.setdefault(kept, rank)
+                if name not in told[kept]["devices"]:
+                    told[kept]["devices"].append(name)
+            self.on[name] = list(placed.items())
+
+    def table(self, numbers, names, whole):
+        """§8.5: engines with the GPUs they are on, each for the share of the time it was there,
+        a GPU once; with `whole` GPUs count for all the time they were measured."""
+        pieces = [self._card(name, numbers, whole) for name in names]
+        pieces += [(self._engine(number, rank), self._spans(number)) for number in numbers
+                   if not self.told[number]["devices"] for rank in range(self.told[number]["gpus"])]
+        every = lasted(span for _, spans in pieces for span in spans)
+        parts = at_their_time([(one, lasted(spans)) for one, spans in pieces], every)
+        row = {name: None if parts[name] is None else round(parts[name]) for name in MEMORY}
+        if None not in (row["kv_reserved"], row["kv_active"]):
+            row["kv_unreferenced"] = row["kv_reserved"] - row["kv_active"]
+        return row
+
+    def _card(self, name, numbers, whole):
+        """One GPU with these engines on it, and when; unless `whole`, while one of them was."""
+        mine, rows = [one for one in self.on[name] if one[0] in numbers], self.rows[name].values()
+        spans = [span for number, _ in mine for span in self._spans(number)]
+        if whole:
+            spans += [row["there"] for row in rows]
+        else:
+            seen = {row["hour"] for number, _ in mine for row in self.engines[number]}
+            rows = [row for row in rows if row["hour"] in seen]
+        pieces = [(self._engine(*one), lasted(self._spans(one[0]))) for one in mine]
+        total = [(row["total_bytes"] * row["observed_ms"], row["observed_ms"]) for row in rows
+                 if row["total_bytes"] is not None]
+        measured = {ours: mean((row[f"{theirs}_byte_ms"], row["observed_ms"]) for row in rows)
+                    for ours, theirs in (("used", "used"), ("free", "free"), ("driver", "reserved"))}
+        measured |= {"total": mean(total), "other": mean(
+            (self._others(name, row), row["observed_ms"]) for row in rows)}
+        return at_their_time(pieces, lasted(spans)) | measured, spans
+
+    def _spans(self, number):
+        return [row["there"] for row in self.engines[number]]
+
+    def _engine(self, number, rank):
+        """What an engine takes of one GPU while it is there: the cache by its gauges, the rest by
+        its log, else by its own gauges."""
+        if (number, rank) in self.made:
+            return self.made[number, rank]
+        told, sums = self.told[number], defaultdict(list)
+        worker = told["workers"][min(rank, len(told["workers"]) - 1)]
+        for row in self.engines[number]:
+            size, seen = told["gauge_kv_bytes"], row["observed_ms"]
+            if size is None and told["each"] and row["pool_tokens"] is not None:
+                size = row["pool_tokens"] * told["each"]
+            elif size is None:
+                size = worker.get("kv_bytes", told["given_kv_bytes"])
+            if size is None:
+                continue
+            sums["kv_reserved"].append((size * (seen + row["stale_ms"]), seen + row["stale_ms"]))
+            if row["blocks"] and row["active_block_ms"] is not None:
+                active = quotient(row["active_block_ms"] * size, row["blocks"])
+                sums["kv_active"].append((active, seen))
+                sums["kv_unreferenced"].append((size * seen - active, seen))
+        for name in ("weights", "graphs", "non_torch", "activation_peak"):
+            sums[name].append((worker.get(f"{name}_bytes"), 1))
+        found = self.made[number, rank] = {name: mean(pairs) for name, pairs in sums.items()}
+        return found
+
+    def _others(self, name, row):
+        """Bytes × ms that programs other than the engines here held, by pod or by process: then
+        told apart by name, where no more programs than engines have a name engines may have."""
+        mine, holders = [number for number, _ in self.on[name]], row["holders"] or {}
+        if "pods" in holders:
+            own = {"/".join(self.pods[number]) for number in mine}
+            return sum(held for pod, held in holders["pods"].items() if pod not in own)
+        if "processes" in holders:
+            sure, maybe = ({name for name in holders["processes"] if is_like(name, names)}
+                           for names in (ENGINE_NAMES, MAYBE_NAMES))
+            counts = [sum(holders["processes"][name][0] for name in names)
+                      for names in (sure, maybe - sure)]
+            engines = at_once([[one for one in self.engines[number] if one["hour"] == row["hour"]]
+                               for number in mine]) or len(mine)
+            own = sure if engines and counts[0] >= engines else (
+                sure | maybe if sum(counts) <= engines else None)
+            if own is not None:
+                return sum(one[1] for name, one in holders["processes"].items() if name not in own)
+        return row["used_byte_ms"] if row["tenants"] and not mine else None
+
+
+PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
+MEMORY = ("total", *PARTS, "used", "kv_reserved", "activation_peak")
+OWN_NAMES = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)  # any machine's
+ENGINE_NAMES = ("vllm", "sglang", "text-generation", "trtllm", "tensorrt", "tritonserver",
+                "lmdeploy", "llama-")
+MAYBE_NAMES = ("python", "ray::", "ray ")
+
+
+def is_like(name, starts):
+    program = name.strip().lower()
+    return program.startswith(starts) or program.rsplit("/", 1)[-1].startswith(starts)
+
+
+def host_of(address):
+    name, _, port = address.rpartition(":")
+    return name if port.isdigit() else address
+
+# ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
+
+
+def lasted(spans):
+    return sum(end - start for start, end in united(spans))
+
+
+def mean(sums):
+    """Of sums over a time, each with its time; None where nothing was measured."""
+    known = [one for one in sums if one[0] is not None and one[1] > 0]
+    return quotient(*map(sum, zip(*known))) if known else None
+
+
+def at_their_time(pieces, whole):
+    """Pieces together, each for its share of the time; a part that one does not tell is None."""
+    pieces = [(parts, held) for parts, held in pieces if held > 0 or not whole]
+    return {name: total_of(
+        None if parts.get(name) is None else parts[name] if held == whole or not whole
+        else quotient(parts[name] * held, whole) for parts, held in pieces) for name in MEMORY}
 
 
 @section
 def memory_tables(week):
-    """§8.5, §8.8: the memory table of each workload and of the fleet: its parts as the ledger kept
-    them, the remainder that closes it, and what the reserved and unreferenced share costs."""
-    found, names = [], ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced",
-                        "graphs", "non_torch")
-    for row in week.pack.table("memory_tables"):
-        slug = row.pop("workload") or None
-        row = {name: None if value in ("", None) else int(value) for name, value in row.items()}
-        known = [row[name] for name in names if row[name] is not None]
+    """§8.5, §8.8: the memory table of each workload and of the fleet: its parts, the remainder that
+    closes it, and what the reserved and unreferenced share costs."""
+    cards, groups, found = week.engines.cards, defaultdict(list), []
+    for slug, _, number in sorted(week.engines.hours):
+        groups[slug].append(str(number))
+    if cards.engines or cards.rows:
+        groups[None] = [number for number in cards.engines if number not in cards.aside]
+    for slug, numbers in groups.items():
+        names = {name for number in numbers for name in cards.told[number]["devices"]}
+        row = cards.table(set(numbers), names if slug else cards.rows, not slug)
         total, rest, cost = row["total"], row["kv_unreferenced"], None
         if slug and total and rest is not None:
             money = sum(week.whole.effective(slug, week.currency))
             cost = Decimal(round(quotient(money * rest, total) * 10**4)).scaleb(-4) if money else None
+        known = [row[name] for name in PARTS if row[name] is not None]
         found.append({"workload": slug, "headroom_cost": cost,
                       "unattributed_bytes": None if total is None else total - sum(known),
                       **{f"{name}_bytes": value for name, value in row.items()}})
@@ -1344,7 +1592,7 @@ def _devices(week, slug):
     names = [week.engines.told[number]["devices"] for number in numbers]
     if not all(names):
         return {"device_used": None, "device_total": None}
-    mine = [week.engines.devices[name[0]] for name in names]
+    mine = [week.engines.cards.rows[name[0]] for name in names]
     sizes = [rows[max(rows)]["total_bytes"] for rows in mine]
     spans = [{row["hour"]: row["there"] for row in rows}
              for key, rows in week.engines.hours.items() if key[0] == slug]
@@ -1363,7 +1611,7 @@ def _devices(week, slug):
     total = round(max(totals) / 2**20) if all(sizes) and totals else None
     return {"device_used": used, "device_total": total}
 
-# ==== part 10: right-sizing (§9) ==================================================================
+# ==== part 11: right-sizing (§9) ==================================================================
 
 LOWER, UPPER, STEP = Fraction(60, 100), Fraction(85, 100), Fraction(5, 100)
 
@@ -1412,7 +1660,7 @@ class Sizing:
         size = told["gauge_kv_bytes"] or (pool and each and pool * each) or told["log_kv_bytes"]
         known = size and self.blocks
         self.a_block = Fraction(size, self.blocks) if known else None
-        self.block_bytes = Context(prec=28).divide(size, self.blocks) if known else None
+        self.block_bytes = quotient(size, self.blocks) if known else None
         self.block_size = self.last["block_size"]
         if pool is not None and self.blocks:  # several kinds of layers share it (§8.3)
             self.block_size = round(Fraction(pool, self.blocks)) or self.block_size
@@ -1557,7 +1805,7 @@ def places(value):
     return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
 
 
-# ==== part 11: service levels (§5) ================================================================
+# ==== part 12: service levels (§5) ================================================================
 
 MEASURES = ("first_token", "inter_token")
 IN_TIME = ("counted", "in_time_lower", "in_time_upper")
@@ -1702,7 +1950,7 @@ def service_levels(week):
     week.levels, week.level = levels, whole
     return {"service_levels": list(rows.values()), "service_level": whole}
 
-# ==== part 12: changes (§10) and training (§5) ====================================================
+# ==== part 13: changes (§10) and training (§5) ====================================================
 
 DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
 
@@ -1847,7 +2095,7 @@ def _budget(week):
             found["forecast_over_budget"] = found["forecast"] - amount
     return found
 
-# ==== part 13: tie-outs, places and teams (§3.8, §4) ==============================================
+# ==== part 14: tie-outs, places and teams (§3.8, §4) ==============================================
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
@@ -1937,10 +2185,44 @@ def allocation(week):
         given[" ".join(filter(None, (row["place"], target, row["currency"])))] = row
     week.check("places of money", sorted(given), sorted(places))
     week.check.all_of("allocation", given, places)
-    for row in week.said["exceptions"]:
-        if row["kind"] == "unassigned-charges":
-            total = places.get(f"unassigned {row['currency']}", {"effective": Decimal(0)})
-            week.check("exception: unassigned charges", row["amount"], total["effective"])
+    return {}
+
+
+COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
+           "weak-restart-evidence": "unmarked_restarts", "alternations": "alternations",
+           "unplaced-openings": "unplaced_openings"}
+AMOUNTS = {"unassigned-charges", "shared-not-yet-split", "currencies-mixed",
+           "exchange-rate-missing", "gpu-charges-without-node"}
+
+
+@section
+def exceptions(week):
+    """§11: what of money and readings the register must name, each with its amount or number."""
+    found, missing = {}, week.exchange.missing
+    for (place, currency), total in week.whole.all_places().items():
+        if place[0] == "unassigned":
+            found["unassigned-charges", currency] = total[1]
+        elif place[0] == "shared":
+            found["shared-not-yet-split", f"{place[1]} {currency}"] = total[1]
+    for slug, w in week.rows.items():
+        found |= {(kind, slug): w["week_tokens"][name] for kind, name in COUNTED.items()
+                  if w["week_tokens"] and w["week_tokens"][name]}
+        for other in sorted({*week.whole.whole} - {week.currency}):
+            amount = sum(week.whole.effective(slug, other))
+            if amount and w["purpose"] == "inference":
+                found["currencies-mixed", f"{slug} {other}"] = amount
+    found |= {("exchange-rate-missing", key[0]): one["effective"] for key, one in missing.items()}
+    nodes = week.said["nodes"] or {"unmatched_charges": 0}  # computed below
+    if nodes["unmatched_charges"]:
+        found["gpu-charges-without-node", week.currency] = Decimal(nodes["unmatched_cost"])
+    said = {(one["kind"], one["subject"]): one for one in week.said["exceptions"]
+            if one["kind"] in {*COUNTED, *AMOUNTS} and one["subject"] != "report"}
+    week.check("exceptions of money and of readings", sorted(said), sorted(found))
+    for (kind, subject), value in found.items():
+        one = said.get((kind, subject), {"amount": None, "text": ""})
+        number = re.sub("[^0-9]", "", one["text"].removeprefix(f"{subject}: ").split(" ")[0])
+        told = number if kind in COUNTED else one["amount"]
+        week.check(f"exception {kind} {subject}", told, Decimal(value))
     return {}
 
 
@@ -1963,31 +2245,6 @@ def allocation_statement(week):
     placed = sum((row["effective"] for row in rows), elsewhere)
     week.check("teams and what stands elsewhere are all the money", True, placed == total)
     return {"allocation_statement": {"teams": rows, "elsewhere": elsewhere, "effective": total}}
-
-
-@section
-def exchange(week):
-    """§3.9: amounts as the documents say them, the rates that were used, and what had none."""
-    found, target = week.exchange, week.exchange.target
-    used, missing = sorted(found.used.items()), sorted(found.missing.items())
-    week.check("exchange of currencies", "exchange" in week.said, bool(used or missing))
-    if not (used or missing):
-        return {}
-    for row in week.charges:
-        known = row["money"] == target
-        ours = [row["billed"], row["effective"]] if known else [None, None]
-        said = [row["report_billed"], row["report_effective"]]
-        if said != ours:
-            week.check(f"line {row['line']} of {row['document'][:12]} in {target}", said, ours)
-    return {"exchange": {
-        "currency": target,
-        "originals": [{"currency": one, "charges": total[2], "billed": total[0],
-                       "effective": total[1]} for one, total in sorted(found.originals.items())],
-        "rates": [{"from": one, "to": target, "day": day, "from_per_eur": own,
-                   "to_per_eur": other, "rate": quotient(other, own),
-                   "document_digests": found.documents(one, day)} | tally
-                  for (one, day, own, other), tally in used],
-        "missing": [{"currency": one} | tally for (one,), tally in missing]}}
 
 
 @section
@@ -2019,7 +2276,7 @@ def nodes(week):
         "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
         "currency": week.currency}}
 
-# ==== part 14: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
+# ==== part 15: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
 
 @section
@@ -2133,7 +2390,7 @@ class Booking:
         self.opening_tokens += value * unplaced
         return 0 if unplaced else value
 
-# ==== part 15: lists, control totals, earlier weeks, people (§11) =================================
+# ==== part 16: lists, control totals, earlier weeks, people (§11) =================================
 
 
 def by_currency(totals):
@@ -2323,7 +2580,7 @@ def chain_and_people(pack, seal, statement, own, check):
         waived = set(statement["provisional_months"]) - signed
         check("provisional months without a waiver", 0, len(waived))
 
-# ==== part 16: reading, comparing and printing ====================================================
+# ==== part 17: reading, comparing and printing ====================================================
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -2348,18 +2605,18 @@ def written(at):
 KINDS = {column: kind for kind, columns in {
     instant: "start end hour first last valid_from valid_to",
     json.loads: """labels matchers keys levels_ms counters replicas proven_ms marks_last_ms classes
-        documents devices""",
+        documents workers tenants holders""",
     int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
         from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
         share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
         first_ms peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
-        rows_rejected gpus engines_on_card log_max_model_len total_bytes gauge_kv_bytes
-        log_kv_bytes seen_ms preempted""",
+        rows_rejected log_gpus log_max_model_len total_bytes gauge_kv_bytes given_kv_bytes
+        seen_ms preempted""",
     Fraction: "capacity_ms gpu_ms",
     Decimal: """billed effective report_billed report_effective gpu_count consumed_quantity amount
         cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds
-        inter_token_seconds effective_cost used_byte_ms""",
+        inter_token_seconds effective_cost used_byte_ms free_byte_ms reserved_byte_ms""",
 }.items() for column in columns.split()}
 """What the text of a column is; columns that are not named here stay text."""
 
@@ -2436,11 +2693,12 @@ class Checks:
 
 def recompute(pack, statement):
     """All figures of a statement from the pack's tables; a Checks that says which are equal."""
-    week = Week(pack, statement)
-    for one in SECTIONS:
-        week.check.section = one
-        week.check.all_of("", statement, one(week))
-    return week.check
+    with localcontext(EXACT):
+        week = Week(pack, statement)
+        for one in SECTIONS:
+            week.check.section = one
+            week.check.all_of("", statement, one(week))
+        return week.check
 
 
 def contents(check):

@@ -5,13 +5,14 @@ so that neither side can rewrite the other.
 """
 
 from .notes import Annotation, Disposition
-from .statements import FreshLook, Report, ReportEvent, Seal, Waiver
+from .statements import FreshLook, LeftProposal, Report, ReportEvent, Seal, Waiver
 from .uploads import Upload, UploadOutcome
 
 __all__ = [
     "Annotation",
     "Disposition",
     "FreshLook",
+    "LeftProposal",
     "Report",
     "ReportEvent",
     "Seal",

@@ -151,3 +151,24 @@ class FreshLook(models.Model):
 
     def __str__(self) -> str:
         return f"{self.report_id} looked at again at {self.at:%Y-%m-%d %H:%M}"
+
+
+class LeftProposal(models.Model):
+    """A person leaves a proposed restatement: why the sealed report stays. Append-only.
+
+    It holds while the looks at the report say what this one said; other figures are a new proposal.
+    """
+
+    look = models.OneToOneField(FreshLook, models.PROTECT, related_name="left")
+    text = models.TextField(help_text="Why the sealed report stays as it is.")
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=~Q(text=""), name="left_proposal_has_text"),
+            models.CheckConstraint(condition=~Q(by=""), name="left_proposal_has_a_person"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.look_id} left by {self.by}"

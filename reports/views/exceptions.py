@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from reports.models import Report
 from reports.operations import sealing
+from reports.operations.leaving import leave as leave_proposal
 from reports.operations.refused import NotAllowed
 from reports.queries.proposals import proposal_of
 from reports.queries.standing import standing, week_names
@@ -67,3 +68,21 @@ def dispose(request: HttpRequest) -> HttpResponse:
     else:
         messages.success(request, "The decision was written.")
     return redirect(f"{reverse('exceptions')}?week={week}")
+
+
+@require_POST
+@allowed("close")
+def leave(request: HttpRequest, week: str) -> HttpResponse:
+    """Leaves a proposed restatement with a reason; the sealed report stays."""
+    try:
+        leave_proposal(
+            week,
+            text=typed(request.POST, "text"),
+            by=request.user.get_username(),
+            at=timezone.now(),
+        )
+    except NotAllowed as refused:
+        messages.error(request, str(refused))
+    else:
+        messages.success(request, f"{week} stays as it is sealed. The reason was written.")
+    return redirect("report", week=week)

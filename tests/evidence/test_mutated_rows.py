@@ -23,6 +23,7 @@ from finops.trail.models import Entry
 from reports.models import (
     Annotation,
     FreshLook,
+    LeftProposal,
     Report,
     ReportEvent,
     Seal,
@@ -190,6 +191,11 @@ def waiver() -> models.Model:
     )
 
 
+def left_proposal() -> models.Model:
+    look = FreshLook.objects.create(report=make_report(), at=NOW, digest="a" * 64, differences=[])
+    return LeftProposal(look=look, text="Small.", at=NOW, by="Ada")
+
+
 def of_a_document(name: str, **values: object) -> models.Model:
     model = apps.get_model("ledger", name)
     return model(document=growing.saved(growing.document()), **values)
@@ -213,6 +219,7 @@ BUILDERS: dict[str, Callable[[], models.Model]] = {
     "InvoiceAmount": lambda: InvoiceAmount(
         invoice="I-1", issuer="i", amount=Decimal(7), currency="USD", at=NOW, by="Ada"
     ),
+    "LeftProposal": left_proposal,
     "ModelConfig": lambda: of_a_document("ModelConfig", model="m", config={}, posted_at=NOW),
     "PeriodConfirmation": lambda: PeriodConfirmation(
         issuer="i", billing_period="2026-11", at=NOW, by="Ada"

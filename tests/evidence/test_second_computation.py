@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from decimal import getcontext
 from pathlib import Path
 
 import pytest
 
+from reports.evidence import verify
+from reports.evidence.recipe import recipe
 from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import Sealed, unpacked
 from tests.ledger import gpu_fleet, small_company
 from tests.ledger.doors import command, ingested
 from tests.ledger.test_formats import coreweave
@@ -81,3 +86,16 @@ def test_engines_that_follow_each_other_are_one_at_a_time_in_both(tmp_path: Path
         ("2026-11-16T02:20:00Z", "2026-11-16T05:00:00Z"),
         ("2026-11-16T06:10:00Z", "2026-11-16T06:20:00Z"),
     ]
+
+
+def test_it_computes_the_same_in_every_thread(sealed: Sealed) -> None:
+    """A decimal context belongs to one thread; a server seals in another than it was loaded in."""
+    files, statement = unpacked(sealed.pack()), sealed.stand.statement
+    before = getcontext().prec
+    with ThreadPoolExecutor(1) as pool:
+        check = pool.submit(verify.recompute, verify.Pack(files), statement).result()
+        steps = pool.submit(recipe, files, statement).result()
+    assert check.lines and check.wrong == []
+    assert steps == recipe(files, statement)
+    assert verify.recompute(verify.Pack(files), statement).wrong == []
+    assert getcontext().prec == before < verify.EXACT.prec  # nobody else's figures change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,11 +17,13 @@ from finops.ledger import signals
 from finops.ledger.operations.ingest import ingest
 from finops.ledger.queries.snapshots import waiting
 from finops.trail.models import Entry
-from reports.models import FreshLook, Report, Seal
+from reports.models import FreshLook, LeftProposal, Report, Seal
 from reports.operations import looking_again
 from reports.operations.closing import build
+from reports.operations.leaving import leave
 from reports.operations.looking_again import look_again
-from reports.queries.proposals import proposals
+from reports.operations.refused import NotAllowed
+from reports.queries.proposals import Proposal, proposals
 from reports.tasks import look_at_sealed_weeks
 from tests.ledger import small_company
 from tests.ledger.doors import ingested
@@ -103,6 +106,62 @@ def test_what_is_taken_back_is_not_proposed_any_more(sealed: Path) -> None:
     rows = Entry.objects.filter(action__startswith="restatement").order_by("number")
     actions = list(rows.values_list("action", flat=True))
     assert actions == ["restatement proposed", "restatement not proposed any more"]
+
+
+def test_a_proposal_is_left_by_a_person_and_comes_back_with_other_figures(
+    sealed: Path, client_of: Callable[..., Client]
+) -> None:
+    before = rows()
+    refused = command("restate", WEEK, "--leave", "--reason", "none", "--by", "Ada")
+    assert refused["ok"] is False and "No restatement" in refused["error"]
+    again(sealed, "0.70", "9.70")
+    later = build("2026-W48", NOW + timedelta(days=3650))
+    assert "restatement-proposed" in {e["kind"] for e in later["exceptions"]}
+    auditor, finance = client_of("auditor"), client_of("finance")
+    address = f"/reports/{WEEK}/leave/"
+    assert auditor.post(address, {"text": "x"}).status_code == 403
+    assert f'action="{address}"' not in auditor.get(f"/reports/{WEEK}/").content.decode()
+    assert f'action="{address}"' in finance.get(f"/reports/{WEEK}/").content.decode()
+    finance.post(address, {"text": "  "})
+    assert not LeftProposal.objects.exists()
+    answer = finance.post(address, {"text": "Under a <tenth> of a dollar."}, follow=True)
+    assert "Under a &lt;tenth&gt; of a dollar." in answer.content.decode()
+    assert (proposals(), rows()) == ([], before)
+    for page in (f"/reports/{WEEK}/", f"/exceptions/?week={WEEK}"):
+        text = auditor.get(page).content.decode()
+        assert "Restatement left" in text and "Restatement proposed" not in text
+        assert "Under a &lt;tenth&gt; of a dollar." in text and "finance" in text
+    assert f"Restate {WEEK}, or leave it" not in finance.get("/").content.decode()
+    later = build("2026-W48", NOW + timedelta(days=3650))
+    assert "restatement-proposed" not in {e["kind"] for e in later["exceptions"]}
+    (entry,) = Entry.objects.filter(action="restatement left")
+    assert entry.detail["text"] == "Under a <tenth> of a dollar." and WEEK in entry.subject
+    with pytest.raises(NotAllowed):
+        leave(WEEK, text="again", by="Ada", at=timezone.now())
+    look_again(at=timezone.now() + timedelta(days=1))  # the same figures: it stays left
+    assert proposals() == []
+    again(sealed, "0.70", "8.70")
+    (found,) = proposals()
+    assert found.left is None
+    told = command("restate", WEEK, "--leave", "--reason", "Still small.", "--by", "Ada")
+    assert told["left"]["text"] == "Still small." and told["left"]["by"] == "Ada"
+    assert (told["revision"], proposals()) == (1, [])
+
+
+def test_the_proposal_tells_amounts_with_their_currency(sealed: Path) -> None:
+    again(sealed, "0.70", "9.70")
+    (found,) = proposals()
+    assert found.currencies == ("USD", "USD")
+    money = [one for one in found.text.partition("now: ")[2].split(";")[:3] if "cost" in one]
+    assert money
+    for one in money:
+        assert re.search(r"[0-9] USD \u2192 [0-9.]+ USD", one), one
+    dear = Proposal(found.report, found.at, FreshLook(differences=[
+        {"workload": "", "figure": "currency", "before": "USD", "after": "EUR"},
+        {"workload": "chat", "figure": "saving_lower", "before": None, "after": "2.005"},
+        {"workload": "chat", "figure": "gpu_hours", "before": "168", "after": "169"},
+    ], documents=[]))  # fmt: skip
+    assert "chat: saving lower n/a \u2192 2.00 EUR; chat: gpu hours 168 \u2192 169." in dear.text
 
 
 def test_what_does_not_touch_the_week_is_not_looked_at(sealed: Path) -> None:
@@ -202,10 +261,17 @@ def test_a_listener_that_fails_is_told_logged_and_given_to_who_decides(
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE reports_freshlook SET at = at", "DELETE FROM reports_freshlook"]
+    "statement",
+    [
+        "UPDATE reports_freshlook SET at = at",
+        "DELETE FROM reports_freshlook",
+        "UPDATE reports_leftproposal SET text = 'x'",
+        "DELETE FROM reports_leftproposal",
+    ],
 )
-def test_looks_cannot_be_changed(sealed: Path, statement: str) -> None:
+def test_looks_and_what_was_left_cannot_be_changed(sealed: Path, statement: str) -> None:
     again(sealed, "0.70", "9.70")
+    leave(WEEK, text="Small.", by="Ada", at=timezone.now())
     with (
         pytest.raises(DatabaseError, match="append-only"),
         transaction.atomic(),
@@ -222,3 +288,17 @@ def test_the_schema_refuses_looks_that_cannot_be(sealed: Path) -> None:
     FreshLook.objects.create(**good)
     with pytest.raises(IntegrityError, match="fresh_look_once_an_instant"), transaction.atomic():
         FreshLook.objects.create(**good)
+
+
+def test_the_schema_refuses_a_proposal_left_by_nobody_without_a_reason_or_twice(
+    sealed: Path,
+) -> None:
+    report = Report.objects.get()
+    look = FreshLook.objects.create(report=report, at=NOW, digest="a" * 64, differences=[])
+    good = {"look": look, "text": "Small.", "by": "Ada", "at": NOW}
+    for wrong, name in (({"text": ""}, "has_text"), ({"by": ""}, "has_a_person")):
+        with pytest.raises(IntegrityError, match=f"left_proposal_{name}"), transaction.atomic():
+            LeftProposal.objects.create(**(good | wrong))
+    LeftProposal.objects.create(**good)
+    with pytest.raises(IntegrityError, match="look_id"), transaction.atomic():
+        LeftProposal.objects.create(**good)

@@ -48,10 +48,15 @@ NOT_USED_HERE = {
     # Every mark is of one kind.
     "readings": {"mark_kind"},
     # No step lies in the week, every label tells its setting and every pool the bytes of its tokens;
-    # sentences on money name the cards only where there are several.
+    # all engines have cards.
     "engine_settings": {
-        "kind", "engines_on_card", "log_setting", "log_max_model_len", "log_kv_bytes",
+        "kind", "log_gpus", "log_setting", "log_max_model_len", "given_kv_bytes",
     },
+    # Engines are joined by pod, each has its cards in a table with the others of its workload, and no
+    # exporter tells who holds one: test_memory_tables_again looks at hosts, sources and holders.
+    "engines": {"instance"},
+    "devices": {"source", "instance", "number"},
+    "device_hours": {"holders"},
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from django.db.models import Max, Q
 from finops.core.allocation import WORKLOAD, Assigner
 from finops.core.kv import FULL_BYTES, kv_shape
 from finops.core.kv_agreement import HALF_UNIT_BYTES, Agreement, agreement
+from finops.core.money import divide
 from finops.core.period import Period
 from finops.core.plainly import when
 from finops.ledger.models import (
@@ -309,5 +310,5 @@ def _linked(document: str, evidence: Evidence) -> dict[str, Any]:
 
 
 def bytes_of_a_block(size: int | None, blocks: int | None) -> Decimal | None:
-    """Bytes of one block on one GPU; None where either is not known."""
-    return Decimal(size) / blocks if size and blocks else None
+    """Bytes of one block on one GPU, to 60 digits (§1); None where either is not known."""
+    return divide(Decimal(size), Decimal(blocks)) if size and blocks else None

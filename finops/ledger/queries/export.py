@@ -37,7 +37,6 @@ from .export_memory import cache_hours, engines_and_devices, preemptions
 from .export_nodes import nodes_and_holders
 from .export_readings import readings
 from .export_table import Table, table
-from .memory_closing import memory_tables
 from .money import COLUMNS, ChargePart, charge_parts, day_of, in_period, months_of
 from .reading import Reading, read
 from .service_levels import buckets, objectives
@@ -62,7 +61,6 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield from cache_hours(period, as_of)
     yield preemptions(period, as_of)
     yield from engines_and_devices(period, as_of)
-    yield memory_tables(reading)
     yield from _service_levels(period, as_of)
     yield from _training(reading)
     yield from _changes(reading)

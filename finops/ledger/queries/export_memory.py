@@ -1,7 +1,7 @@
 """What memory figures and right-sizing follow from, for evidence packs (method §8, §9).
 
-The KV cache by the hour and preemptions; what logs and labels tell of each engine; the GPU beside
-each engine in the chart by the hour; the hours of the settings between which a step of the week lies.
+The KV cache by the hour and preemptions; what logs and labels tell of each engine; every GPU by the
+hour and who held it; the hours of the settings between which a step of the week lies.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from typing import Any
 
 from finops.core.ladder import SeenHour, rungs
 from finops.core.period import Period
-from finops.ledger.models import CacheHour, Series, TokenHour
+from finops.ledger.models import CacheHour, DeviceHour, Series, TokenHour
 
 from .export_table import Table, table
 from .guidance import Kind, kind_of
 from .ladder import hours_by_kind
-from .memory_fleet import EngineMemory, Fleet, fleet
+from .memory_fleet import EngineMemory, device_rows, fleet, place_of
 from .presence import first_readings
-from .rightsizing import device_total, is_sized_by_hand
+from .rightsizing import is_sized_by_hand
 
-SETTINGS = ("series", "kind", "devices", "gpus", "engines_on_card", "log", "log_setting",
-            "log_max_model_len", "total_bytes", "gauge_kv_bytes", "log_kv_bytes",
-            "sized_by_hand")  # fmt: skip
+SETTINGS = ("series", "kind", "workers", "log_gpus", "log", "log_setting", "log_max_model_len",
+            "gauge_kv_bytes", "given_kv_bytes", "sized_by_hand")  # fmt: skip
+WORKER = ("total_bytes", "weights_bytes", "kv_bytes", "graphs_bytes", "non_torch_bytes",
+          "activation_peak_bytes")  # fmt: skip
+DEVICE = ("target", "device", "hour", "observed_ms", "used_byte_ms", "free_byte_ms",
+          "reserved_byte_ms", "total_bytes", "tenants", "holders")  # fmt: skip
 LADDER = ("kind", "hour", "setting", "blocks", "seen_ms", "levels_ms", "peak_blocks",
           "peak_waiting", "preempted")  # fmt: skip
 
@@ -44,9 +47,10 @@ def cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
     firsts = first_readings(held, series, as_of)
     kept = ("series", "hour", *names[:-1], "setting", "first_ms")
     yield table("cache_hours", kept, ((*row, firsts.get((row[0], row[1]))) for row in rows))
-    columns = ("series", "target", "engine", "name", "labels")
+    columns = ("series", "target", "engine", "name", "instance", "labels")
     yield table("engines", columns, (
-        (s.pk, s.target_id, s.engine, _engine_name(s), s.rule_labels) for s in series.values()
+        (s.pk, s.target_id, s.engine, _engine_name(s), s.target.instance, s.rule_labels)
+        for s in series.values()
     ))  # fmt: skip
 
 
@@ -72,18 +76,11 @@ def _engine_name(series: Series) -> str:
 
 
 def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
-    """The three tables of a period as it stood at an instant."""
+    """The four tables of a period as it stood at an instant."""
     known = fleet(period, as_of)
     every = [*known.engines, *known.doubles]
-    rows = (_settings(engine, known) for engine in every)
-    yield table("engine_settings", SETTINGS, rows)
-    shown = sorted({engine.devices[0] for engine in known.engines if engine.devices})
-    columns = ("device", "hour", "observed_ms", "used_byte_ms", "total_bytes")
-    yield table("device_hours", columns, (
-        (name, row.hour, row.observed_ms, row.used_byte_ms, row.total_bytes)
-        for name in shown
-        for row in known.devices[name].rows
-    ))  # fmt: skip
+    yield table("engine_settings", SETTINGS, map(_settings, every))
+    yield from _devices(list(device_rows(period, as_of)))
     climbed = hours_by_kind(period, [engine.series for engine in every], as_of)
     yield table("ladder_hours", LADDER, (
         (kind_name(kind), *(getattr(one, name) for name in LADDER[1:]))
@@ -92,24 +89,36 @@ def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
     ))  # fmt: skip
 
 
+def _devices(rows: Sequence[DeviceHour]) -> Iterator[Table]:
+    """Every GPU as every exporter told it, before any is chosen: which it is, and its hours."""
+    last = {(row.device, row.target_id): row for row in rows}
+    columns = ("target", "device", "source", "instance", "number")
+    yield table("devices", columns, (
+        (target, device, row.target.source.name, row.labels.get("instance", ""), place_of(row))
+        for (device, target), row in last.items()
+    ))  # fmt: skip
+    yield table("device_hours", DEVICE, (
+        (row.target_id, *(getattr(row, name) for name in DEVICE[1:])) for row in rows
+    ))  # fmt: skip
+
+
 def kind_name(kind: Kind) -> str:
     """What stays the same of an engine when its pod is replaced, as one text."""
     return " / ".join(kind)
 
 
-def _settings(engine: EngineMemory, known: Fleet) -> tuple[Any, ...]:
+def _settings(engine: EngineMemory) -> tuple[Any, ...]:
     """What logs and labels tell of an engine; bytes are of one GPU."""
-    told, configuration = engine.worker(0), engine.configuration
-    log = engine.start.figures if engine.start else {}
+    configuration, log = engine.configuration, engine.start.figures if engine.start else {}
+    workers = [
+        {name: one[name] for name in WORKER if one.get(name) is not None} for one in engine.workers
+    ]
     given = configuration.get("kv_cache_memory_bytes", "")
-    on_card = [known.devices[name].engines_at_once for name in engine.devices]
     return (
-        engine.series.pk, kind_name(kind_of(engine.series)), engine.devices, engine.gpus,
-        max(on_card, default=None), engine.start.document_id if engine.start else None,
-        log.get("utilization"), log.get("max_model_len"),
-        told.get("total_bytes") or device_total(engine, known), configuration.get("kv_bytes"),
-        told.get("kv_bytes") or (given if given.isdigit() else None),
-        is_sized_by_hand(configuration),
+        engine.series.pk, kind_name(kind_of(engine.series)), workers, engine.gpus_by_log,
+        engine.start.document_id if engine.start else None, log.get("utilization"),
+        log.get("max_model_len"), configuration.get("kv_bytes"),
+        given if given.isdigit() else None, is_sized_by_hand(configuration),
     )  # fmt: skip
 
 

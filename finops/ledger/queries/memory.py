@@ -14,7 +14,7 @@ from finops.core.holders import other_byte_ms
 from finops.core.memory import sentence
 from finops.core.memory_closing import headroom_cost
 from finops.core.memory_table import BESIDE, PARTS, Exact, Means, Table, table_of, together
-from finops.core.money import plain
+from finops.core.money import EXACT, divide, plain
 from finops.core.period import Period, instant_of, rfc3339
 from finops.core.presence import Span, at_once, length_ms
 from finops.ledger.models import DeviceHour
@@ -111,9 +111,8 @@ def _measured(device: Device, rows: Iterable[DeviceHour]) -> Exact:
         means.add("total", row.total_bytes, held)
         for name, total in (("used", row.used_byte_ms), ("free", row.free_byte_ms),
                             ("driver", row.reserved_byte_ms)):  # fmt: skip
-            means.add(name, total / held if total is not None and held else None, held)
-        other = _other(device, row)
-        means.add("other", Decimal(other) / held if other is not None and held else None, held)
+            means.add_sum(name, total, held)
+        means.add_sum("other", _other(device, row), held)
     return means.exact()
 
 
@@ -184,11 +183,11 @@ def _engine(engine: EngineMemory, number: int, hour: datetime | None = None) -> 
         if reserved is None or not row.blocks or row.active_block_ms is None:
             continue
         # Use is a share of the blocks: right for pools of several kinds of layers as well.
-        active = row.active_block_ms * reserved / row.blocks
-        if row.observed_ms:
-            means.add("kv_active", active / row.observed_ms, row.observed_ms)
-            rest = reserved - active / row.observed_ms
-            means.add("kv_unreferenced", rest, row.observed_ms)
+        whole = EXACT.multiply(Decimal(row.active_block_ms), Decimal(reserved))
+        active = divide(whole, Decimal(row.blocks))
+        means.add_sum("kv_active", active, row.observed_ms)
+        rest = EXACT.subtract(Decimal(reserved * row.observed_ms), active)
+        means.add_sum("kv_unreferenced", rest, row.observed_ms)
     told = engine.worker(number)
     for name in ("weights", "graphs", "non_torch", "activation_peak"):
         means.add(name, told.get(f"{name}_bytes"), 1)

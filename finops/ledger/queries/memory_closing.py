@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from finops.core.memory_closing import COLUMNS, FLEET, Closing
+from finops.core.memory_closing import FLEET, Closing
 
-from .export_table import Table, table
 from .memory import group_table
-from .memory_fleet import EngineMemory, Fleet, fleet
+from .memory_fleet import EngineMemory, Fleet
 from .reading import Reading
 
 
@@ -27,9 +26,3 @@ def closings(reading: Reading, known: Fleet) -> tuple[Closing, ...]:
         devices = [device for _, device in sorted(known.devices.items())]
         found.append(Closing(FLEET, group_table(known.engines, devices, whole_devices=True)))
     return tuple(found)
-
-
-def memory_tables(reading: Reading) -> Table:
-    """The rows as they stand in a pack: what closes them and their cost is computed again."""
-    rows = closings(reading, fleet(reading.period, reading.as_of))
-    return table("memory_tables", ("workload", *COLUMNS), (one.row() for one in rows))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -100,9 +100,14 @@ class EngineMemory:
     @property
     def gpus(self) -> int:
         """GPUs of the engine: as seen, else by its log, else one."""
+        return len(self.devices) or self.gpus_by_log
+
+    @property
+    def gpus_by_log(self) -> int:
+        """How many GPUs its log tells; one without a log."""
         told = self.start.figures if self.start else {}
         parallel = (told.get("tensor_parallel") or 1) * (told.get("pipeline_parallel") or 1)
-        return len(self.devices) or int(max(parallel, len(told.get("workers") or ())))
+        return int(max(parallel, len(told.get("workers") or ())))
 
     @property
     def longest(self) -> int | None:
@@ -118,9 +123,14 @@ class EngineMemory:
     def worker(self, number: int) -> Mapping[str, Any]:
         """What the log tells of the worker on one of the engine's GPUs, by rank; without a log
         what the engine's own gauges tell."""
-        workers = (self.start.figures.get("workers") if self.start else None) or [self._gauges()]
-        found: Mapping[str, Any] = workers[min(number, len(workers) - 1)]
-        return found
+        workers = self.workers
+        return workers[min(number, len(workers) - 1)]
+
+    @property
+    def workers(self) -> Sequence[Mapping[str, Any]]:
+        """What the log tells of each worker, by rank; without a log one, by the engine's gauges."""
+        told = self.start.figures.get("workers") if self.start else None
+        return told or [self._gauges()]
 
     def _gauges(self) -> dict[str, int]:
         names = ("weights_bytes", "kv_bytes", "graphs_bytes")
@@ -228,7 +238,7 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     by_host = _by_host(engines, devices)
     for engine in engines:
         mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
-        mine.sort(key=lambda d: (_index(d), d.name))
+        mine.sort(key=_in_order)
         mine = _own(mine, engine.series.engine, numbers[engine.tenant])
         mine = mine or by_host.get(_place(engine), [])
         engine.devices = [d.name for d in mine]
@@ -250,6 +260,8 @@ def _by_host(
         host = _host(device.rows[-1].labels.get("instance", ""))
         if host and not device.tenants:
             found.setdefault((device.rows[-1].target.source_id, host), []).append(device)
+    for together in found.values():
+        together.sort(key=_in_order)
     on: dict[_Place, list[EngineMemory]] = {}
     for engine in engines:
         on.setdefault(_place(engine), []).append(engine)
@@ -291,9 +303,13 @@ def _own(devices: list[Device], number: str, numbers: set[str]) -> list[Device]:
     return devices[place * each : (place + 1) * each]
 
 
-def _index(device: Device) -> int:
-    labels = device.rows[-1].labels
-    text = labels.get("gpu") or labels.get("gpu_id") or ""
+def _in_order(device: Device) -> tuple[int, str]:
+    return place_of(device.rows[-1]), device.name
+
+
+def place_of(row: DeviceHour) -> int:
+    """The number of a GPU among those of its machine; 0 where the exporter tells none."""
+    text = row.labels.get("gpu") or row.labels.get("gpu_id") or ""
     return int(text) if text.isdigit() else 0
 
 
@@ -334,17 +350,21 @@ def _engines(
     return sorted(found, key=lambda e: (e.slug or "", e.name))
 
 
-def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
-    """GPUs by UUID; where two exporters tell of one, the first by name counts."""
+def device_rows(period: Period, as_of: datetime | None) -> Iterable[DeviceHour]:
+    """The hours of all GPUs as every exporter tells them, the exporters of each in order."""
     hours = DeviceHour.objects.filter(known_by(as_of), hour__gte=period.start, hour__lt=period.end)
-    newest = (
+    return (
         hours.order_by("device", "target_id", "hour", "-revision")
         .distinct("device", "target_id", "hour")
-        .select_related("target")
+        .select_related("target__source")
     )
+
+
+def _devices(period: Period, as_of: datetime | None) -> dict[str, Device]:
+    """GPUs by UUID; where two exporters tell of one, the first by number counts."""
     found: dict[str, Device] = {}
     first: dict[str, int] = {}
-    for row in newest:
+    for row in device_rows(period, as_of):
         if first.setdefault(row.device, row.target_id) == row.target_id:
             found.setdefault(row.device, Device(row.device)).rows.append(row)
     exporters = _exporters(first.values())

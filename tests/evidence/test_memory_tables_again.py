@@ -1,0 +1,90 @@
+"""Memory tables and which GPUs an engine is on, computed a second time from hours and logs (§8.5).
+
+The fleets are those of the ledger's own tests, so that each way of joining engines and GPUs, and of
+telling who holds one, is computed here as well.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from reports.evidence.sealed import gather
+from reports.queries.standing import report_of, statement_of
+from tests.evidence.flips import columns_not_found, figures_not_found, leaves
+from tests.ledger import small_company
+from tests.ledger import test_memory_evidence as told
+from tests.ledger import test_shared_gpus as shared
+from tests.ledger.doors import ingested
+from tests.reports.test_closing import WEEK, command
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
+SEED = 20261129
+TABLES = ("devices", "device_hours", "engine_settings")
+ALONE = {"kind", "log", "log_setting", "log_max_model_len", "sized_by_hand"}
+"""Columns of right-sizing, which needs seven days."""
+FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "one card with a log": (
+        told.test_a_card_with_everything_known_closes_to_the_byte,
+        {"tenants", "workers"},
+    ),
+    "no GPU metrics": (told.test_an_engine_without_gpu_metrics_has_no_device_total, set()),
+    "data parallel": (told.test_data_parallel_engines_of_a_pod_have_gpus_of_their_own, set()),
+    "pods tell": (told.test_programs_that_are_no_engine_are_told_by_pod, {"holders"}),
+    "only others": (told.test_a_gpu_that_only_other_pods_hold_is_theirs, set()),
+    "processes tell": (
+        told.test_programs_that_are_no_engine_are_told_by_process,
+        {"holders", "instance"},
+    ),
+    "two engines": (told.test_several_engines_on_one_gpu_are_added_and_others_stay_apart, set()),
+    "one after the other": (
+        told.test_pods_that_follow_each_other_on_a_card_are_one_at_a_time,
+        {"hour", "observed_ms"},
+    ),
+    "two hosts of a name": (
+        told.test_hosts_of_one_name_in_two_sources_are_two_hosts,
+        {"source"},
+    ),
+    "two cards of a host": (
+        partial(told.test_a_host_s_gpus_are_an_engine_s_only_when_no_other_is_there, engines=1),
+        {"log_gpus"},
+    ),
+    "not guessed": (told.test_which_gpu_of_several_an_engine_has_is_not_guessed, set()),
+    "of another source": (
+        told.test_an_engine_is_not_on_the_gpu_of_another_source_s_host_of_that_name,
+        set(),
+    ),
+    "slices": (
+        shared.test_slices_are_cards_of_their_own_and_the_card_is_not_added_to_them,
+        {"device"},
+    ),
+    "four cards": (shared.test_an_engine_on_four_cards_has_all_four_once, {"total_bytes"}),
+    "gauges of its own": (told.test_sglang_tells_its_memory_itself, {"workers"}),
+}
+"""Each fleet, and columns whose change must show in its tables."""
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_each_part_of_the_tables_is_computed_from_hours_and_logs(name: str, tmp_path: Path) -> None:
+    made, columns = FLEETS[name]
+    made(tmp_path)
+    invoice = tmp_path / "invoice.csv"
+    invoice.write_text(small_company.csv_text(small_company.charges()))
+    ingested(invoice)
+    command("close", WEEK, "--by", "Ada")
+    report = report_of(WEEK)
+    assert report is not None
+    statement = statement_of(report)
+    evidence = gather(report, statement)
+    assert evidence is not None and evidence.unequal == ()
+    places = [place for place, _ in leaves(statement) if place[0] == "memory_tables"]
+    assert len(places) > 14 and figures_not_found(evidence.files, statement, places) == []
+    missed = columns_not_found(
+        evidence.files, statement, tables=TABLES, untold=dict.fromkeys(TABLES, ALONE),
+        drawn=random.Random(SEED), rows=2,
+    )  # fmt: skip
+    assert {one.partition(".")[2] for one in missed} & columns == set(), missed
