@@ -17,7 +17,8 @@ from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
 from tests.evidence.flips import columns_not_found, figures_not_found, leaves
 from tests.ledger import small_company
-from tests.ledger import test_memory_evidence as told
+from tests.ledger import test_memory_hosts as hosts
+from tests.ledger import test_memory_table as told
 from tests.ledger import test_shared_gpus as shared
 from tests.ledger.doors import ingested
 from tests.reports.test_closing import WEEK, command
@@ -37,25 +38,25 @@ FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "pods tell": (told.test_programs_that_are_no_engine_are_told_by_pod, {"holders"}),
     "only others": (told.test_a_gpu_that_only_other_pods_hold_is_theirs, set()),
     "processes tell": (
-        told.test_programs_that_are_no_engine_are_told_by_process,
+        hosts.test_programs_that_are_no_engine_are_told_by_process,
         {"holders", "instance"},
     ),
-    "two engines": (told.test_several_engines_on_one_gpu_are_added_and_others_stay_apart, set()),
+    "two engines": (hosts.test_several_engines_on_one_gpu_are_added_and_others_stay_apart, set()),
     "one after the other": (
         told.test_pods_that_follow_each_other_on_a_card_are_one_at_a_time,
         {"hour", "observed_ms"},
     ),
     "two hosts of a name": (
-        told.test_hosts_of_one_name_in_two_sources_are_two_hosts,
+        hosts.test_hosts_of_one_name_in_two_sources_are_two_hosts,
         {"source"},
     ),
     "two cards of a host": (
-        partial(told.test_a_host_s_gpus_are_an_engine_s_only_when_no_other_is_there, engines=1),
+        partial(hosts.test_a_host_s_gpus_are_an_engine_s_only_when_no_other_is_there, engines=1),
         {"log_gpus"},
     ),
-    "not guessed": (told.test_which_gpu_of_several_an_engine_has_is_not_guessed, set()),
+    "not guessed": (hosts.test_which_gpu_of_several_an_engine_has_is_not_guessed, set()),
     "of another source": (
-        told.test_an_engine_is_not_on_the_gpu_of_another_source_s_host_of_that_name,
+        hosts.test_an_engine_is_not_on_the_gpu_of_another_source_s_host_of_that_name,
         set(),
     ),
     "slices": (
