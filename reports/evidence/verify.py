@@ -2212,7 +2212,7 @@ def exceptions(week):
             if amount and w["purpose"] == "inference":
                 found["currencies-mixed", f"{slug} {other}"] = amount
     found |= {("exchange-rate-missing", key[0]): one["effective"] for key, one in missing.items()}
-    nodes = week.said["nodes"] or {"unmatched_charges": 0}  # computed below
+    nodes = week.said.get("nodes") or {"unmatched_charges": 0}  # computed below
     if nodes["unmatched_charges"]:
         found["gpu-charges-without-node", week.currency] = Decimal(nodes["unmatched_cost"])
     said = {(one["kind"], one["subject"]): one for one in week.said["exceptions"]
