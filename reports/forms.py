@@ -46,6 +46,9 @@ def formats() -> list[tuple[str, str]]:
     return FORMATS + mapped
 
 
+NOT_A_MONTH = {"invalid": "Write the month like 2026-10."}
+
+
 class PlainForm(forms.Form):
     """Labels without a colon."""
 
@@ -58,6 +61,14 @@ def sensible(day: date) -> None:
     """Refuses a day at the calendar's edge, which has no midnight in every zone."""
     if not 2000 <= day.year <= 2200:
         raise forms.ValidationError("Give a year from 2000 to 2200.")
+
+
+class DayField(forms.DateField):
+    """A day of the calendar, written year first: 01/10/2026 is two days, by country."""
+
+    widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    default_error_messages = {"invalid": "Write the day like 2026-10-31."}
+    input_formats = ["%Y-%m-%d"]
 
 
 class SeveralFilesInput(forms.ClearableFileInput):
@@ -208,10 +219,9 @@ class ObjectiveForm(PlainForm):
     target = forms.CharField(
         label="Share in time", max_length=20, initial="0.99", help_text="Like 0.99 for 99 %."
     )
-    valid_from = forms.DateField(
+    valid_from = DayField(
         label="From",
         required=False,
-        widget=forms.DateInput(attrs={"type": "date"}),
         validators=[sensible],
         help_text="Without a day: for all hours, past ones too.",
     )
@@ -234,16 +244,14 @@ class RuleForm(PlainForm):
     order = forms.IntegerField(
         label="Order", min_value=0, max_value=1_000_000, initial=100, help_text="Lower is first."
     )
-    valid_from = forms.DateField(
+    valid_from = DayField(
         label="From",
         required=False,
-        widget=forms.DateInput(attrs={"type": "date"}),
         validators=[sensible],
     )
-    valid_to = forms.DateField(
+    valid_to = DayField(
         label="To",
         required=False,
-        widget=forms.DateInput(attrs={"type": "date"}),
         validators=[sensible],
     )
 
@@ -258,7 +266,10 @@ class InvoiceAmountForm(PlainForm):
     issuer = forms.CharField(label="Issuer", max_length=300)
     invoice = forms.CharField(label="Invoice", max_length=300, required=False)
     billing_period = forms.RegexField(
-        r"^[0-9]{4}-(0[1-9]|1[0-2])$", label="Month", help_text="Like 2026-10."
+        r"^[0-9]{4}-(0[1-9]|1[0-2])$",
+        label="Month",
+        help_text="Like 2026-10.",
+        error_messages=NOT_A_MONTH,
     )
     amount = forms.CharField(label="Amount issued", max_length=80)
     currency = forms.CharField(label="Currency", max_length=40, initial="USD")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 
 from finops.ledger.operations.baselines import BASES, QUALITIES
-from reports.forms import PlainForm, SeveralFilesField, sensible
+from reports.forms import DayField, PlainForm, SeveralFilesField, sensible
 from reports.widgets import LongSelect
 
 CLASSES = {
@@ -65,12 +65,9 @@ class MeasuredForm(PlainForm):
 
     workload = forms.ChoiceField(label="Workload", widget=LongSelect)
     legacy = forms.ChoiceField(label="Legacy workload", widget=LongSelect)
-    start = forms.DateField(
-        label="From", widget=forms.DateInput(attrs={"type": "date"}), validators=[sensible]
-    )
-    end = forms.DateField(
+    start = DayField(label="From", validators=[sensible])
+    end = DayField(
         label="To",
-        widget=forms.DateInput(attrs={"type": "date"}),
         help_text="Not included.",
         validators=[sensible],
     )

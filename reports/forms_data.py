@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 
 from finops.core.money import parse_decimal
 from finops.sources.typed_invoice import NotUsable, TypedInvoice, gpu_models
-from reports.forms import InvoiceAmountForm, PlainForm
+from reports.forms import NOT_A_MONTH, DayField, InvoiceAmountForm, PlainForm
 
 MOST_PASTED = 1_000_000
 MOST_LOG_BYTES = 8 * 2**20
@@ -91,12 +91,6 @@ class ExactField(forms.CharField):
             ) from None
 
 
-class DayField(forms.DateField):
-    """A day of the calendar."""
-
-    widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-
-
 class TypedInvoiceForm(PlainForm):
     """All that is booked of an invoice whose vendor has no export, and the invoice itself."""
 
@@ -111,6 +105,7 @@ class TypedInvoiceForm(PlainForm):
         r"^[0-9]{4}-(0[1-9]|1[0-2])$",
         label="Month of the invoice",
         help_text="Like 2026-10.",
+        error_messages=NOT_A_MONTH,
     )
     start = DayField(label="First day of use", help_text="Days are counted in UTC.")
     end = DayField(label="Last day of use")

@@ -34,6 +34,9 @@ COLUMNS: Final = (
     TYPED, MOMENT, PAPER,
 )  # fmt: skip
 MOST_LETTERS: Final = 300
+LAST_YEAR: Final = 2198  # a charge's period ends in 2199 at the latest
+MOST_GPUS: Final = 1000  # in one machine; a rack that counts as one has 72
+MOST_HOURS: Final = 10**9  # a hundred thousand machines for a year
 MOST_DAYS: Final = 1100  # three years: the longest term that GPU time is sold for
 _WORDS: Final = {
     "issuer": "vendor",
@@ -109,9 +112,14 @@ class TypedInvoice:
             raise NotUsable("gpu_count", "say how many GPUs each machine has")
         if self.gpu_count is not None and not self.gpu_model:
             raise NotUsable("gpu_model", "say which GPUs they are")
-        for field, value in (("gpu_count", self.gpu_count), ("hours", self.hours)):
+        for field, value, most in (
+            ("gpu_count", self.gpu_count, MOST_GPUS),
+            ("hours", self.hours, MOST_HOURS),
+        ):
             if value is not None and value <= 0:
                 raise NotUsable(field, f"give more than zero, not {plain(value)}")
+            if value is not None and value > most:
+                raise NotUsable(field, f"give at most {most}, not {plain(value)[:40]}")
 
     def document(self, *, by: str, at: datetime, paper: str) -> bytes:
         """The CSV: a line of usage, and a line of tax where there is one. `paper` is the SHA-256 of
@@ -190,5 +198,5 @@ def _check_days(start: date, end: date) -> None:
 
 
 def _check_year(field: str, day: date) -> None:
-    if not 2000 <= day.year <= 2200:
-        raise NotUsable(field, "give a year from 2000 to 2200")
+    if not 2000 <= day.year <= LAST_YEAR:
+        raise NotUsable(field, f"give a year from 2000 to {LAST_YEAR}")

@@ -23,6 +23,9 @@ from .parquet import parquet_files, same_rows
 from .sealed import DICTIONARY, zip_bytes
 
 LONGEST_SECONDS = 300
+MOST_JSON_BYTES = 64 * 2**20
+"""No foreign record or statement is read beyond this: its text takes many times its size."""
+NEITHER = "neither a record, a pack nor a PDF"
 PRINTED = "report.pdf"
 
 
@@ -48,16 +51,11 @@ def check_bytes(content: bytes) -> dict[str, Any]:
 
 
 def _json(content: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(content)
-    except ValueError as error:
-        raise ValueError(f"neither a record, a pack nor a PDF: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError("neither a record, a pack nor a PDF: no object")
+    value = _object(content)
     problems, found = [], digest(content)
     try:
         whole = canonical_bytes(value) == content
-    except TypeError:
+    except (TypeError, ValueError):  # a binary float, or half of a sign
         whole = False
     if not whole:
         problems.append("the file is not in canonical form")
@@ -69,9 +67,35 @@ def _json(content: bytes) -> dict[str, Any]:
     if not known:
         noun = "report" if is_statement else "seal"
         problems.append(f"no {noun} in this ledger has this digest")
-    week = value.get("period", {}).get("week") if is_statement else value.get("week")
+    period = value.get("period")
+    holder = (period if isinstance(period, dict) else {}) if is_statement else value
+    week = holder.get("week")
     kind = "statement" if is_statement else "seal"
-    return {"kind": kind, "digest": found, "week": week, "problems": problems}
+    return {
+        "kind": kind,
+        "digest": found,
+        "week": week if isinstance(week, str) else None,
+        "problems": problems,
+    }
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    """The JSON object of these bytes. Raises ValueError for anything else, from anywhere."""
+    if not content:
+        raise ValueError("the file is empty")
+    if len(content) > MOST_JSON_BYTES:
+        raise ValueError(f"{NEITHER}: too large for a record")
+    try:
+        value = json.loads(content)
+    except UnicodeDecodeError:
+        raise ValueError(f"{NEITHER}: no text in UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{NEITHER}: {error}") from error
+    except (ValueError, RecursionError):  # a number of many thousand digits; lists in lists
+        raise ValueError(f"{NEITHER}: no JSON that can be read") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{NEITHER}: no object")
+    return value
 
 
 def _pack(content: bytes) -> dict[str, Any]:
@@ -81,10 +105,13 @@ def _pack(content: bytes) -> dict[str, Any]:
     notes: list[str] = []
     unchecked: list[str] = []
     files = _files_of(content, problems)
-    found, week, computed = digest(files.get("seal.json", b"")), None, None
+    record, week, computed = files.get("seal.json"), None, None
+    found = None if record is None else digest(record)
     seal = Seal.objects.filter(digest=found).select_related("report").first()
     if seal is None:
-        problems.append("no seal in this ledger has this digest")
+        problems.append(
+            "no seal in this ledger has this digest" if found else "it holds no seal.json"
+        )
     else:
         stand = standing(seal.report)
         week = stand.week
@@ -115,6 +142,8 @@ def _files_of(content: bytes, problems: list[str]) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(one.file_size for one in archive.infolist()) > 2 * len(content):
                 raise ValueError("its files are larger than itself")
+            if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+                raise ValueError("its files are packed, and no pack from here is")  # may be a bomb
             files = {name: archive.read(name) for name in archive.namelist()}
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError,
             EOFError) as error:  # fmt: skip

@@ -95,7 +95,7 @@ def trail(request: HttpRequest) -> HttpResponse:
     before = typed(request.GET, "before")
     found = queries.entries(
         **{name: value for name, value in asked.items() if value},
-        before=min(int(before), HIGHEST) if before.isascii() and before.isdigit() else None,
+        before=min(int(before[:20]), HIGHEST) if before.isascii() and before.isdigit() else None,
         limit=ACTS_A_PAGE + 1,
     )
     head = queries.head()

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import json
+import struct
+import tracemalloc
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from finops.trail.models import Entry
 from reports.evidence import dictionary, texts
 from reports.evidence import sealed as sealing
+from reports.evidence.checking import check_bytes
 from reports.evidence.pack import beside, sums_of, told
 from reports.evidence.sealed import zip_bytes
 from reports.queries.standing import report_of, standing
@@ -30,6 +39,15 @@ def zipped(files: dict[str, bytes]) -> bytes:
     """A pack of these files, whole in itself."""
     files = files | {"SHA256SUMS": sums_of(files)}
     return zip_bytes(files, compressed=False)
+
+
+def printed(name: str, *arguments: object) -> str:
+    """What a command prints with `--json`, also when it could not run."""
+    out = io.StringIO()
+    with suppress(CommandError):
+        call_command(name, *map(str, arguments), "--json", stdout=out)
+    assert isinstance(json.loads(out.getvalue()), dict)
+    return out.getvalue()
 
 
 @pytest.fixture
@@ -144,3 +162,56 @@ def test_a_report_sealed_before_the_dictionary_was_has_that_of_this_version(
     shorter = dataclasses.replace(table, rows=list(table.rows)[:-1])
     monkeypatch.setattr(dictionary, "as_table", lambda: shorter)
     assert "What was checked fits. Not checked: dictionary.csv." in page_of(auditor, content)
+
+
+def test_a_pack_that_unpacks_to_more_than_it_is_is_not_unpacked(
+    sealed: Sealed, auditor: Client
+) -> None:  # fmt: skip
+    """A packed file may say that it is short and be gigabytes; packs from here are not packed."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("seal.json", bytes(8 * 2**20))
+    content = bytearray(target.getvalue())
+    for mark, at in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        struct.pack_into("<I", content, content.find(mark) + at, 100)
+    tracemalloc.start()
+    try:
+        found = check_bytes(bytes(content))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert "no pack from here is" in found["problems"][0] and found["digest"] is None
+    page = page_of(auditor, bytes(content))
+    assert "Not everything fits." in page and "no pack from here is" in page
+    assert "Fingerprint none" in page
+
+
+def test_a_zip_without_a_seal_has_no_fingerprint(sealed: Sealed, auditor: Client) -> None:
+    files = unpacked(sealed.pack())
+    del files["seal.json"]
+    page = page_of(auditor, zipped(files))
+    assert "it holds no seal.json" in page and "Fingerprint none" in page
+    assert sha256(b"").hexdigest() not in page
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"hello", "neither a record, a pack nor a PDF: Expecting value"),
+        (b"\xff\xfe\xff", "no text in UTF-8"),
+        (b"[" * 100_000, "no JSON that can be read"),
+        (b'{"a":' + b"9" * 5000 + b"}", "no JSON that can be read"),
+        (b'{"period":[1]}', "no report in this ledger has this digest"),
+        (b'{"statement":1,"week":{"a":1}}', "no seal in this ledger has this digest"),
+        (b'{"a":"\\ud800"}', "the file is not in canonical form"),
+    ],
+)
+def test_what_is_no_record_is_told_in_words(
+    content: bytes, said: str, tmp_path: Path, auditor: Client
+) -> None:
+    page = page_of(auditor, content) if content else ""
+    assert not content or (said in page and "Not everything fits." in page)
+    (tmp_path / "any.json").write_bytes(content)
+    answer = printed("verify", tmp_path / "any.json")
+    assert said in answer and "Unexpected" not in answer

@@ -36,7 +36,7 @@ def take_in(folder: Path, *, by: str, at: datetime) -> dict[str, int]:
             catch_up(by=by, at=at)
     for document in documents:
         if document["status"] == "rejected":
-            logger.warning("%s was refused: %s", document["path"], document.get("rejections"))
+            logger.warning("%r was refused: %s", document["path"], document.get("rejections"))
     return dict(Counter(document["status"] for document in documents))
 
 
@@ -53,7 +53,11 @@ def settled(folder: Path, now_seconds: float) -> list[Path]:
         wanted = is_data(path.name) or is_manifest(path.name)
         if hidden or not wanted or path.is_symlink() or not path.is_file():
             continue
-        if now_seconds - path.stat().st_mtime >= QUIET_SECONDS:
+        try:
+            quiet = now_seconds - path.stat().st_mtime
+        except OSError:  # taken away meanwhile
+            continue
+        if quiet >= QUIET_SECONDS:
             found.append(path)
     return found
 

@@ -27,7 +27,7 @@ class Command(Base):
         parser.add_argument("file", nargs="?", metavar="F")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
-        if options["file"]:
+        if options["file"] is not None:  # an empty name is a slip, and no whole ledger
             return _verify_file(Path(options["file"]))
         note_guards(timezone.now())
         said = [table for table in guarded_tables() if table.startswith("reports_")]

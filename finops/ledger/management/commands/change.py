@@ -37,4 +37,10 @@ class Command(cli.Command):
                 decide(options["key"], VERDICTS[options["verb"]], note=options["note"],
                        by=who(options), at=now)  # fmt: skip
         until = instant(options, "until") or now
-        return {"changes": [proposal_value(one) for one in found(until)], "ok": True}, True
+        try:
+            changes = found(until)
+        except OverflowError:
+            raise cli.CannotRun(
+                f"--until {options['until']}: the calendar has no such weeks"
+            ) from None
+        return {"changes": [proposal_value(one) for one in changes], "ok": True}, True

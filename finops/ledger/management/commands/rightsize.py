@@ -29,13 +29,14 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if not 1 <= options["days"] <= 366:
             raise CannotRun(f"--days must be from 1 to 366, not {options['days']}")
+        setting = _share(options["setting"])
         try:
             period = last_window(_instant(options["to"]), options["days"])
         except OverflowError:
             raise CannotRun(f"--to {options['to']}: the calendar has no such window") from None
         if period is None:
             return {"from": None, "to": None, "engines": []}, True
-        rows = rightsizing(period, slug=options["workload"], setting=_share(options["setting"]))
+        rows = rightsizing(period, slug=options["workload"], setting=setting)
         return {"from": period.start, "to": period.end, "engines": rows}, True
 
     def render(self, result: dict[str, Any]) -> str:
