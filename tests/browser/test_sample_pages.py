@@ -39,6 +39,8 @@ PAGES = (
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
 OF_AUDITORS = ("/verify/", "/trail/", "/sampler/", f"/sampler/{BEFORE}/1/?rows=3&seed=2026")
+LONG = "W" * 100
+OF_FINANCE = (f"/invoices/enter/?issuer={LONG}", f"/sampler/{BEFORE}/1/?rows=3&seed={LONG}")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,7 @@ def test_pages_fit_every_width_in_light_and_dark(
 ) -> None:
     size = {"width": width, "height": 900}
     visitor = Visitor(browser, service.address, "mira", viewport=size, color_scheme=scheme)
-    for path in (*PAGES, *OF_ADMINS):
+    for path in (*PAGES, *OF_ADMINS, *OF_AUDITORS, *OF_FINANCE):
         visitor.go(path)
         too_wide = "document.documentElement.scrollWidth > innerWidth"
         assert not visitor.page.evaluate(too_wide), path
