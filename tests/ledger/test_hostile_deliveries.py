@@ -158,6 +158,14 @@ def test_the_same_file_under_two_names_counts_once(tmp_path: Path) -> None:
     assert Charge.objects.count() == 3
 
 
+def test_each_of_several_files_of_the_same_bytes_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes(b"x,y\n1,2\n")
+    for document in ingested(tmp_path):
+        name = Path(document["path"]).name
+        assert document["rejections"][0]["reason"].startswith(f"{name}: not a document")
+
+
 def test_the_same_lines_packed_and_plain_are_told(tmp_path: Path) -> None:
     """Other bytes are another document; the doubled lines are not counted unseen."""
     focus_file(tmp_path / "a.csv", *ROWS)

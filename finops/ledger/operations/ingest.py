@@ -76,7 +76,8 @@ def ingest(
             continue
         first = one.sha256 not in told
         told.add(one.sha256)
-        results.append(_result(path, one, outcomes[one.sha256], first))
+        outcome = _told_of(one, kept[one.sha256].name, outcomes[one.sha256])
+        results.append(_result(path, one, outcome, first))
     if is_reread or any(isinstance(outcome, Document) for outcome in outcomes.values()):
         signals.tell_of_arrival(at, tell)
     return results
@@ -211,6 +212,14 @@ def _deliveries(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     """The documents of each delivery that manifests part, in their order; mostly there is one."""
     for place in sorted({one.said.delivery for one in candidates}):
         yield [one for one in candidates if one.said.delivery == place]
+
+
+def _told_of(one: documents.Kept, read_as: str, outcome: Outcome) -> Outcome:
+    """What was found of bytes, told of this file of theirs: files of the same bytes are read once,
+    under the name of one of them."""
+    if not isinstance(outcome, Refused) or not str(outcome).startswith(f"{read_as}: "):
+        return outcome
+    return Refused(one.name + str(outcome).removeprefix(read_as))
 
 
 def _result(path: str, kept: documents.Kept, outcome: Outcome, first: bool) -> dict[str, Any]:
