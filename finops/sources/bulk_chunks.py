@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
@@ -133,8 +133,16 @@ class Chunks:
         return rest
 
 
+class Following(Protocol):
+    """Gives the chunks after one, and takes back what was not read of them."""
+
+    def take(self) -> Chunk | None: ...
+
+    def put_back(self, chunk: Chunk) -> None: ...
+
+
 def rows_of(
-    chunk: Chunk, chunks: Chunks, name: str, delimiter: str
+    chunk: Chunk, chunks: Following, name: str, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows that begin in a chunk, with the line each starts on, as `csv_rows` reads them.
 
@@ -160,7 +168,7 @@ def rows_of(
 class _Lines:
     """The lines of a chunk as text, and past its end those that its last row still needs."""
 
-    def __init__(self, chunk: Chunk, chunks: Chunks, name: str) -> None:
+    def __init__(self, chunk: Chunk, chunks: Following, name: str) -> None:
         self._lines = _split(chunk.content)
         self._chunks, self._name = chunks, name
         self.number = chunk.first_line

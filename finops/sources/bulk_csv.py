@@ -9,21 +9,21 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from finops.core.allocation import Rule
+from finops.sources.bulk_ahead import Ahead, Begun
 from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
+from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_kept import KeptLines
-from finops.sources.bulk_store import Sums
+from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import Layout, amounts_of, grouped
 from finops.sources.bulk_table import KeptTable, Table
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of, delimiter_of
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 LONGEST_LINE: Final = 1_000_000
 PICKED_BYTES: Final = 4 * 1024 * 1024
@@ -50,6 +50,15 @@ def plain_header(line: bytes, name: str) -> list[str] | None:
     return rows[0] if rows and rows[0] else None
 
 
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What the engine made of a chunk: how its lines end, what reads it in SQL, and the sums."""
+
+    line_feed: str
+    source: str
+    found: Found
+
+
 class CsvLines:
     """One CSV file while it is read in bulk."""
 
@@ -60,24 +69,25 @@ class CsvLines:
         header: Sequence[str],
         places: Mapping[str, int],
         rules: Sequence[Rule],
-        connection: DuckDBPyConnection,
-        scratch: str,
+        engine: Engine,
     ) -> None:
         self._chunks, self._name, self._width = chunks, name, len(header)
-        self._places, self._connection = places, connection
+        self._places, self._engine = places, engine
         self._delimiter = delimiter_of(chunks.header.decode("utf-8", "replace"))
         texts = {column: f"nullif(v{place}, '')" for column, place in places.items()}
         amounts, self._more = amounts_of(texts)
         cells = {column: f"v{place}" for column, place in places.items()}
         layout = Layout(texts, amounts, rules, cells)
-        self._sums = Sums(connection, layout)
+        self._sums = Sums(engine, layout)
         self._is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
         self._layout, self._whole = layout, f"({self._is_ragged} OR {layout.stays_whole()})"
-        self._scratch = Path(scratch)
-        self._kept = KeptLines(connection, places)
+        self._scratch = Path(engine.folder)
+        self._kept = KeptLines(engine, places)
         self._picked = Picked("\\n")
 
-    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection | Table]:
+    def records(
+        self, account: Account, build: Build, threads: int
+    ) -> Iterator[ChargeRecord | Rejection | Table]:
         """The lines kept whole, as tables or one by one, rejections, and sums of the others."""
         warnings = Warnings(account)
 
@@ -86,22 +96,21 @@ class CsvLines:
         ) -> Iterator[ChargeRecord | Rejection]:
             return charges_of(rows, self._width, self._places, account, build, warnings)
 
-        for chunk in self._chunks:
-            line_feed = line_feed_of(chunk)
-            summed = self._summed(chunk, line_feed) if line_feed else None
-            if line_feed is None or summed is None:
-                yield from one_by_one(
-                    rows_of(chunk, self._chunks, self._name, self._delimiter),
-                )
-                continue
-            lines, numbers = summed
-            account.rows_read += lines - len(numbers)
-            if self._picked.is_full or self._picked.line_feed != line_feed:
-                yield from self._whole_lines(account, one_by_one)
-                self._picked = Picked(line_feed)
-            self._picked.add(numbers, chunk)
-            if self._sums.full:
-                yield from self._sums.taken()
+        with Ahead(self._engine, threads, self._chunks.take, self._summed) as ahead:
+            for one in ahead:
+                summed, chunk = self._found(one, ahead), one.piece
+                if summed is None:
+                    rows = rows_of(chunk, ahead, self._name, self._delimiter)
+                    yield from one_by_one(rows)
+                    continue
+                numbers = self._kept_in(summed)
+                account.rows_read += summed.found.lines - len(numbers)
+                if self._picked.is_full or self._picked.line_feed != summed.line_feed:
+                    yield from self._whole_lines(account, one_by_one)
+                    self._picked = Picked(summed.line_feed)
+                self._picked.add(numbers, chunk)
+                if self._sums.full:
+                    yield from self._sums.taken()
         yield from self._whole_lines(account, one_by_one)
         yield from self._sums.taken()
         warnings.close()
@@ -127,11 +136,12 @@ class CsvLines:
         import duckdb
 
         picked = self._picked
-        self._write(picked.content())
-        self._connection.execute(
+        scratch = self._scratch / "picked.csv"
+        _write(scratch, picked.content())
+        self._engine.execute(
             "CREATE OR REPLACE TABLE numbers AS SELECT unnest($1) AS line", [picked.numbers]
         )
-        source = f"(SELECT *{self._more} FROM {self._read_csv(picked.line_feed)})"  # noqa: S608
+        source = f"(SELECT *{self._more} FROM {self._read_csv(scratch, picked.line_feed)})"  # noqa: S608
         chosen = self._kept.select(self._layout, "line", f"({self._is_ragged})")
         try:
             table, odd = self._kept.take(f"SELECT {chosen} FROM {source} POSITIONAL JOIN numbers")  # noqa: S608
@@ -140,43 +150,70 @@ class CsvLines:
         lines = sum(kind.sums for kind in table.kinds) if table else 0
         return (table, odd) if lines + len(odd) == len(picked.numbers) else (None, picked.numbers)
 
-    def _summed(self, chunk: Chunk, line_feed: str) -> tuple[int, list[int]] | None:
-        """How many lines a chunk has, and those that are not in the sums now; None when none is."""
+    def _summed(self, chunk: Chunk, side: Side) -> Summed | None:
+        """What the engine makes of a chunk; None where it must be read line by line."""
         import duckdb
 
-        self._write(chunk.content)
+        line_feed = line_feed_of(chunk)
+        if line_feed is None:
+            return None
+        scratch = self._scratch / f"chunk-{side.number}.csv"
+        _write(scratch, chunk.content)
         line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
-        source = f"(SELECT *, {line}{self._more} FROM {self._read_csv(line_feed)})"  # noqa: S608
-        query = grouped(self._layout, source, "line", self._whole)
+        read = self._read_csv(scratch, line_feed)
+        source = f"(SELECT *, {line}{self._more} FROM {read})"  # noqa: S608
         try:
-            lines, more = self._sums.take_in(query)
+            found = self._sums.find(grouped(self._layout, source, "line", self._whole), side)
+        except duckdb.OutOfMemoryException:
+            raise
         except duckdb.Error:
             return None
-        if lines != chunk.lines:
+        return Summed(line_feed, source, found) if found.lines == chunk.lines else None
+
+    def _found(
+        self, one: Begun[Chunk, Summed | None], ahead: Ahead[Chunk, Summed | None]
+    ) -> Summed | None:
+        """What the engine makes of a chunk; None also where its memory is not enough for that even
+        while nobody else is at work."""
+        import duckdb
+
+        try:
+            return one.result()
+        except duckdb.OutOfMemoryException:
+            ahead.wait()
+        try:
+            return self._summed(one.piece, one.side)
+        except duckdb.OutOfMemoryException:
             return None
-        alone = self._sums.alone()
-        if more:
-            alone += self._sums.refused_lines(source, "line", self._whole)
-        self._sums.keep()
-        return lines, sorted(alone)
 
-    def _write(self, content: bytes) -> None:
-        """The chunk where the engine reads it; over the one before, whose space need not be freed."""
-        mode = "r+b" if self._scratch.exists() else "wb"
-        with self._scratch.open(mode, buffering=0) as file:
-            file.write(content)
-            file.truncate(len(content))
+    def _kept_in(self, summed: Summed) -> list[int]:
+        """Adds a chunk to the sums; the numbers of its lines that are not in them."""
+        found = summed.found
+        is_taken = self._sums.accepts(found)
+        alone = self._sums.alone(found)
+        if not is_taken:
+            alone += self._sums.refused_lines(found, summed.source, "line", self._whole)
+        self._sums.keep(found)
+        return sorted(alone)
 
-    def _read_csv(self, line_feed: str) -> str:
+    def _read_csv(self, scratch: Path, line_feed: str) -> str:
         """One column more than the header has: it is null where a row has none, as an absent cell
         is, and no other cell is. The engine would let an empty cell too many pass otherwise."""
         columns = ", ".join(f"'v{place}': 'VARCHAR'" for place in range(self._width + 1))
         return (
-            f"read_csv('{self._scratch}', columns = {{{columns}}}, header = false, "
+            f"read_csv('{scratch}', columns = {{{columns}}}, header = false, "
             f"auto_detect = false, delim = '{self._delimiter}', quote = '\"', escape = '\"', "
             f"new_line = '{line_feed}', nullstr = '{_NO_CELL}', comment = '', strict_mode = true, "
             f"null_padding = true, max_line_size = {LONGEST_LINE})"
         )
+
+
+def _write(scratch: Path, content: bytes) -> None:
+    """Lines where the engine reads them; over those before, whose space need not be freed."""
+    mode = "r+b" if scratch.exists() else "wb"
+    with scratch.open(mode, buffering=0) as file:
+        file.write(content)
+        file.truncate(len(content))
 
 
 class Picked:

@@ -12,13 +12,13 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from finops.core.period import EPOCH
 from finops.sources import bulk_sieve
+from finops.sources.bulk_engine import Engine
 from finops.sources.bulk_sums import AMOUNTS, SPAN, STAMP, Layout, engine_name
 from finops.sources.bulk_table import (
-    FETCHED_ROWS,
     TAB,
     UNKNOWN,
     KeptTable,
@@ -33,9 +33,6 @@ from finops.sources.gpu_shapes import UNRECOGNISED
 from finops.sources.records import ChargeRecord
 from finops.sources.rows import Fault, Row
 from finops.sources.summing import LONGEST_NAME_CHARACTERS
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 SHAPE: Final = tuple(
     name
@@ -104,8 +101,8 @@ class KeptLines:
     `columns` are the FOCUS names of the columns that the file has.
     """
 
-    def __init__(self, connection: DuckDBPyConnection, columns: Collection[str]) -> None:
-        self._connection = connection
+    def __init__(self, engine: Engine, columns: Collection[str]) -> None:
+        self._engine = engine
         self.columns = tuple(name for name in READ if name in columns)
         self.amounts = tuple(name for name in AMOUNTS.values() if name in columns)
         fields = [field for field, name in AMOUNTS.items() if name in columns]
@@ -116,8 +113,8 @@ class KeptLines:
         self._known = 0
         self._make()
 
-    def _run(self, query: str, values: Sequence[Any] | None = None) -> DuckDBPyConnection:
-        return self._connection.execute(query, values)
+    def _run(self, query: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        return self._engine.rows(query, values)
 
     def _make(self) -> None:
         """Empty tables of what the parser has read; also when they have become too long."""
@@ -159,16 +156,16 @@ class KeptLines:
         self._learn_tags()
         self._run(f"CREATE OR REPLACE TABLE ready AS {self._ready()}")
         odd = self._run("SELECT line FROM kept ANTI JOIN ready USING (line) ORDER BY line")
-        numbers = [row[0] for row in odd.fetchall()]
+        numbers = [row[0] for row in odd]
         kinds = self._kinds()
-        return KeptTable(self._connection, kinds, LINE, self._records) if kinds else None, numbers
+        return KeptTable(self._engine, kinds, LINE, self._records) if kinds else None, numbers
 
     def _new(self, names: Sequence[str], table: str) -> list[tuple[str, ...]]:
         """Different texts of some columns that the parser has not read yet."""
         columns = ", ".join(engine_name(name) for name in names)
         found = self._run(
             f"SELECT DISTINCT {columns} FROM kept ANTI JOIN {table} USING ({columns})"  # noqa: S608
-        ).fetchall()
+        )
         self._known += len(found)
         return found
 
@@ -250,7 +247,7 @@ class KeptLines:
             f"SELECT kind, n, first, starts, ends{amounts} FROM (SELECT kind, count(*) AS n, "  # noqa: S608
             f"min(line) AS first, min(starts) AS starts, max(ends) AS ends{money} FROM ready "
             "GROUP BY kind) ORDER BY kind"
-        ).fetchall()
+        )
         return [self._kind(row) for row in rows]
 
     def _kind(self, row: Sequence[Any]) -> Kind:
@@ -273,11 +270,8 @@ class KeptLines:
         told = [engine_name(name) for name in self.columns]
         told += [with_decimals(engine_name(name)) for name in self.amounts]
         query = f"SELECT line, {', '.join(told)} FROM kept WHERE line IN ({numbers}) ORDER BY line"  # noqa: S608
-        with self._connection.cursor() as cursor:  # the engine is asked for other things meanwhile
-            found = cursor.execute(query)
-            while batch := found.fetchmany(FETCHED_ROWS):
-                for line, *cells in batch:
-                    yield line, cells
+        for line, *cells in self._engine.streamed(query):
+            yield line, cells
 
     @property
     def places(self) -> dict[str, int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from finops.core.allocation import Rule
+from finops.sources.bulk_ahead import Ahead
+from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_kept import SHAPE, KeptLines
-from finops.sources.bulk_store import Sums
+from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import (
     AMOUNTS,
     DECIMALS,
@@ -23,27 +26,53 @@ from finops.sources.parquet import as_text
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 FIRST_LINE: Final = 2  # as if the names of the columns stood on line 1
-FETCHED_ROWS: Final = 2_000
 WHOLE_LINES: Final = 16_384
+MOST_ROWS: Final = 1 << 22
+MOST_ROWS_OF_A_THREAD: Final = 1 << 20
+LEAST_ROWS_OF_A_THREAD: Final = 1 << 17
+FEWEST_ROWS: Final = 1 << 12
+_HALVES: Final = 8  # a piece is made so many times smaller before the engine gets more memory
 _WHOLE_NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 Build = Callable[[Row], ChargeRecord | None]
 
 
-def described(connection: DuckDBPyConnection, file: str) -> list[tuple[str, str]]:
+def described(engine: Engine, file: str) -> list[tuple[str, str]]:
     """The names and types of a file's columns."""
-    found: list[tuple[Any, ...]] = connection.execute(
-        "DESCRIBE SELECT * FROM read_parquet($file)", {"file": file}
-    ).fetchall()
+    found = engine.rows("DESCRIBE SELECT * FROM read_parquet($file)", {"file": file})
     return [(str(column[0]), str(column[1])) for column in found]
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of the file that follow each other, counted from 0; `end` is no more one of them."""
+
+    start: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.end - self.start
+
+    def halves(self) -> tuple[Rows, Rows]:
+        """The first and the second half."""
+        middle = self.start + self.count // 2
+        return Rows(self.start, middle), Rows(middle, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What the engine made of some rows: sums, and a table of the lines that stay whole."""
+
+    found: Found
+    whole: str
+    count: int
+
+
 class ParquetLines:
-    """One Parquet file while it is read in bulk."""
+    """One Parquet file while it is read in bulk, some rows at a time."""
 
     def __init__(
         self,
@@ -51,10 +80,10 @@ class ParquetLines:
         columns: Sequence[tuple[str, str]],
         places: Mapping[str, int],
         rules: Sequence[Rule],
-        connection: DuckDBPyConnection,
+        engine: Engine,
     ) -> None:
-        self._connection, self._columns, self._places = connection, columns, places
-        self._source = f"read_parquet('{file}', file_row_number = true)"
+        self._engine, self._columns, self._places = engine, columns, places
+        self._file = file
         self._line = f"(file_row_number + {FIRST_LINE})"
         texts = {name: as_text(*columns[place]) for name, place in places.items()}
         amounts = {
@@ -63,59 +92,135 @@ class ParquetLines:
             if name in places
         }
         self._layout = Layout(texts, amounts, rules)
-        self._sums = Sums(connection, self._layout)
-        self._kept = KeptLines(connection, places)
+        self._whole = self._layout.stays_whole()
+        self._sums = Sums(engine, self._layout)
+        self._kept = KeptLines(engine, places)
+        kinds = (*self._layout.kind, *SPAN)
+        self._told = [name for name in SHAPE if name in places and name not in kinds]
+        self._usual_rows = self._most_rows = MOST_ROWS
+        self._others = [n for n in self._kept.columns if n not in (*kinds, *self._told)]
 
-    def records(self, account: Account, build: Build) -> Iterator[ChargeRecord | Rejection | Table]:
+    def records(
+        self, account: Account, build: Build, threads: int
+    ) -> Iterator[ChargeRecord | Rejection | Table]:
         """The lines kept whole, as tables or one by one, rejections, and sums of the others."""
-        whole, kinds = self._layout.stays_whole(), (*self._layout.kind, *SPAN)
-        told = [name for name in SHAPE if name in self._places and name not in kinds]
-        lines, more = self._sums.take_in(
-            grouped(self._layout, self._source, self._line, whole, told)
-        )
-        uncertain = self._sums.alone("alone < 0")
-        if more:
-            uncertain += self._sums.refused_lines(self._source, self._line, whole)
-        self._sums.keep()
-        known = (*kinds, *told)
-        others = [name for name in self._kept.columns if name not in known]
-        count = self._wanted(others)
-        account.rows_read += lines - len(uncertain)
         warnings = Warnings(account)
-        for start in range(0, count, WHOLE_LINES):
-            yield from self._whole_lines(start, account, build, warnings)
-        rows = self._rows(uncertain)
-        yield from charges_of(rows, len(self._columns), self._places, account, build, warnings)
-        warnings.close()
+
+        def told(rows: Rows, summed: Summed) -> Iterator[ChargeRecord | Rejection | Table]:
+            yield from self._records_of(rows, summed, account, build, warnings)
+
+        pieces = self._pieces(threads)
+        with Ahead(self._engine, threads, lambda: next(pieces, None), self._summed) as ahead:
+            for one in ahead:
+                try:
+                    summed = one.result()
+                except _out_of_memory():
+                    ahead.wait()
+                    yield from self._alone(one.piece, one.side, told)
+                else:
+                    yield from told(one.piece, summed)
         yield from self._sums.taken()
+        warnings.close()
 
-    def _wanted(self, others: Sequence[str]) -> int:
-        """Makes a table of the lines that stay whole, with what the sums did not tell of them.
-
-        How many there are.
-        """
-        texts = "".join(
-            f", coalesce({self._layout.texts[name]}, '') AS {engine_name(name)}" for name in others
+    def _pieces(self, threads: int) -> Iterator[Rows]:
+        """The file's rows, whole row groups where these are not larger than a piece."""
+        groups = self._engine.rows(
+            "SELECT DISTINCT row_group_id, row_group_num_rows FROM parquet_metadata($file) ORDER BY 1",
+            {"file": self._file},
         )
-        rows = f"(SELECT alone - {FIRST_LINE} FROM found WHERE alone >= 0)"  # noqa: S608
-        self._connection.execute(
-            f"CREATE TABLE others AS SELECT {self._line} AS line{texts} FROM {self._source} "  # noqa: S608
-            f"WHERE file_row_number IN {rows}"
+        if threads > 1:
+            share = sum(count for _, count in groups) // (2 * threads)
+            self._usual_rows = min(MOST_ROWS_OF_A_THREAD, max(LEAST_ROWS_OF_A_THREAD, share))
+        self._most_rows = self._usual_rows
+        start = end = 0
+        for _, count in groups:
+            if end > start and end + count - start > self._most_rows:
+                yield Rows(start, end)
+                start = end
+            end += count
+            while end - start > self._most_rows:
+                piece = Rows(start, start + self._most_rows)  # which may be less the next time
+                start = piece.end
+                yield piece
+        if end > start:
+            yield Rows(start, end)
+
+    def _alone(
+        self, rows: Rows, side: Side, told: Callable[[Rows, Summed], Iterator[Any]]
+    ) -> Iterator[Any]:
+        """Rows for which the engine had no room: nobody else at work; then in smaller pieces, then
+        with more memory, as far as either goes."""
+        try:
+            summed = self._summed(rows, side)
+        except _out_of_memory():
+            if rows.count <= self._usual_rows // _HALVES and self._engine.widen():
+                self._most_rows = self._usual_rows
+                yield from self._alone(rows, side, told)
+                return
+            if rows.count <= FEWEST_ROWS:
+                raise
+            for half in rows.halves():
+                self._most_rows = min(self._most_rows, half.count)
+                yield from self._alone(half, side, told)
+        else:
+            yield from told(rows, summed)
+
+    def _source(self, rows: Rows) -> str:
+        return (
+            f"(SELECT * FROM read_parquet('{self._file}', file_row_number = true) "  # noqa: S608
+            f"WHERE file_row_number >= {rows.start} AND file_row_number < {rows.end})"
+        )
+
+    def _summed(self, rows: Rows, side: Side) -> Summed:
+        """Sums of some rows, and a table of the lines that stay whole."""
+        source, run = self._source(rows), side.connection.execute
+        query = grouped(self._layout, source, self._line, self._whole, self._told)
+        found = self._sums.find(query, side)
+        others, whole = f"others_{side.number}", f"whole_{side.number}"
+        texts = "".join(
+            f", coalesce({self._layout.texts[name]}, '') AS {engine_name(name)}"
+            for name in self._others
+        )
+        alone = f"(SELECT alone - {FIRST_LINE} FROM {found.table} WHERE alone >= 0)"  # noqa: S608
+        run(
+            f"CREATE OR REPLACE TABLE {others} AS SELECT {self._line} AS line{texts} FROM {source} "  # noqa: S608
+            f"WHERE file_row_number IN {alone}"
         )
         chosen = [engine_name(name) for name in (*self._kept.columns, *self._kept.amounts)]
         chosen += [f"d_{engine_name(name)}" for name in self._kept.amounts]
-        self._connection.execute(
-            f"CREATE TABLE whole AS SELECT line, {', '.join(chosen)} FROM found JOIN others "  # noqa: S608
-            "ON alone = line ORDER BY line"
+        run(
+            f"CREATE OR REPLACE TABLE {whole} AS SELECT line, {', '.join(chosen)} FROM "  # noqa: S608
+            f"{found.table} JOIN {others} ON alone = line ORDER BY line"
         )
-        return int(self._connection.execute("SELECT count(*) FROM whole").fetchall()[0][0])
+        run(f"DROP TABLE {others}")
+        ((count,),) = run(f"SELECT count(*) FROM {whole}").fetchall()  # noqa: S608
+        return Summed(found, whole, count)
+
+    def _records_of(
+        self, rows: Rows, summed: Summed, account: Account, build: Build, warnings: Warnings
+    ) -> Iterator[ChargeRecord | Rejection | Table]:
+        """The lines kept whole of some rows; the others go to the sums."""
+        found = summed.found
+        is_taken = self._sums.accepts(found)
+        uncertain = self._sums.alone(found, "alone < 0")
+        if not is_taken:
+            source = self._source(rows)
+            uncertain += self._sums.refused_lines(found, source, self._line, self._whole)
+        self._sums.keep(found)
+        account.rows_read += found.lines - len(uncertain)
+        for start in range(0, summed.count, WHOLE_LINES):
+            yield from self._whole_lines(summed.whole, start, account, build, warnings)
+        cells = self._cells(rows, uncertain)
+        yield from charges_of(cells, len(self._columns), self._places, account, build, warnings)
+        if self._sums.full:
+            yield from self._sums.taken()
 
     def _whole_lines(
-        self, start: int, account: Account, build: Build, warnings: Warnings
+        self, whole: str, start: int, account: Account, build: Build, warnings: Warnings
     ) -> Iterator[ChargeRecord | Rejection | Table]:
         """Some lines that stay whole: a table of the ordinary ones, then the others."""
         rows = f"rowid >= {start} AND rowid < {start + WHOLE_LINES}"
-        query = f"SELECT *, TRUE AS plain FROM whole WHERE {rows}"  # noqa: S608
+        query = f"SELECT *, TRUE AS plain FROM {whole} WHERE {rows}"  # noqa: S608
         table, odd = self._kept.take(query)
         if table is not None:
             yield table
@@ -124,19 +229,23 @@ class ParquetLines:
         cells = self._kept.rows("SELECT line FROM kept ANTI JOIN ready USING (line)")
         yield from charges_of(cells, len(places), places, account, build, warnings)
 
-    def _rows(self, numbers: Sequence[int]) -> Iterator[tuple[int, Cells]]:
+    def _cells(self, rows: Rows, numbers: Sequence[int]) -> Iterator[tuple[int, Cells]]:
         """Single lines with all their columns as text."""
         if not numbers:
             return
         texts = ", ".join(as_text(*column) for column in self._columns)
         query = (
-            f"SELECT {self._line}, {texts} FROM {self._source} "  # noqa: S608 - names are quoted
+            f"SELECT {self._line}, {texts} FROM {self._source(rows)} "  # noqa: S608 - names are quoted
             f"WHERE file_row_number IN (SELECT unnest($1) - {FIRST_LINE})"
         )
-        cursor = self._connection.execute(query, [list(numbers)])
-        while batch := cursor.fetchmany(FETCHED_ROWS):
-            for line, *cells in batch:
-                yield line, cells
+        for line, *cells in self._engine.streamed(query, [list(numbers)]):
+            yield line, cells
+
+
+def _out_of_memory() -> type[BaseException]:
+    import duckdb
+
+    return duckdb.OutOfMemoryException
 
 
 def _amount(column: str, kind: str, *, required: bool) -> Amount:

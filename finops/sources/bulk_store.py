@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from finops.core.period import EPOCH
+from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, SUM, Layout, engine_name
 from finops.sources.bulk_table import Kind, Names, SumsTable, totals_query
 from finops.sources.cells import text_or_none
 from finops.sources.focus import charge_of
 from finops.sources.rows import Fault, Row
 from finops.sources.summing import is_summable
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 MOST_ROWS: Final = 400_000
 FETCHED_KINDS: Final = 2_000
@@ -25,11 +24,20 @@ Stamp = tuple[str, ...]
 Span = tuple[datetime, datetime]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `grouped` selects of some lines, in a table of the engine."""
+
+    table: str
+    lines: int
+    stamps: Sequence[Stamp]
+
+
 class Sums:
     """The sums of one document so far, and what the parser makes of their texts."""
 
-    def __init__(self, connection: DuckDBPyConnection, layout: Layout) -> None:
-        self._connection, self._layout = connection, layout
+    def __init__(self, engine: Engine, layout: Layout) -> None:
+        self._engine, self._layout = engine, layout
         self._kind = ", ".join([engine_name(name) for name in layout.kind] + ["alike"])
         self._span = ", ".join(engine_name(name) for name in SPAN)
         self._stamp_names = (*(name for name in STAMP if name in layout.texts), *SPAN)
@@ -42,16 +50,15 @@ class Sums:
         self._rows, self._is_compact = 0, True
         self._make()
 
-    def _run(self, query: str, values: Sequence[Any] | None = None) -> DuckDBPyConnection:
-        return self._connection.execute(query, values)
+    def _run(self, query: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        return self._engine.rows(query, values)
 
     def _make(self) -> None:
-        texts = ", ".join(f"{engine_name(name)} VARCHAR" for name in self._layout.kind)
         spans = ", ".join(f"{engine_name(name)} VARCHAR" for name in SPAN)
         stamps = ", ".join(f"{name} VARCHAR" for name in self._stamp.split(", "))
         amounts = "".join(f", {name} {SUM}, d_{name} INTEGER" for name in self._amounts)
         self._run("CREATE SEQUENCE kind_ids")
-        self._run(f"CREATE TABLE kinds (kind INTEGER, {texts}, alike INTEGER)")
+        self._make_kinds()
         self._run(
             f"CREATE TABLE spans (span INTEGER, {spans}, told VARCHAR, starts BIGINT, ends BIGINT)"
         )
@@ -61,45 +68,58 @@ class Sums:
             f"{amounts})"
         )
 
-    def take_in(self, query: str) -> tuple[int, bool]:
-        """Sums what `grouped` selects, beside the sums so far.
+    def _make_kinds(self) -> None:
+        texts = ", ".join(f"{engine_name(name)} VARCHAR" for name in self._layout.kind)
+        self._run(f"CREATE OR REPLACE TABLE kinds (kind INTEGER, {texts}, alike INTEGER)")
 
-        How many lines there were, and whether the parser refuses others than those that stay whole
-        (see `alone`): `refused_lines` selects them.
+    def find(self, query: str, side: Side) -> Found:
+        """Sums what `grouped` selects, in a table that stands until the side is asked again.
+
+        Any thread may ask it of a side.
         """
-        self._run(f"CREATE OR REPLACE TABLE found AS {query}")
-        lines = self._run("SELECT coalesce(sum(n), 0)::BIGINT FROM found").fetchall()[0][0]
-        stamps = self._run(f"SELECT DISTINCT {self._stamp} FROM found WHERE alone IS NULL")  # noqa: S608
-        judged = [self._is_accepted(stamp) for stamp in stamps.fetchall()]
-        return lines, not all(judged)
+        table, run = f"found_{side.number}", side.connection.execute
+        run(f"CREATE OR REPLACE TABLE {table} AS {query}")
+        ((lines,),) = run(f"SELECT coalesce(sum(n), 0)::BIGINT FROM {table}").fetchall()  # noqa: S608
+        stamps = f"SELECT DISTINCT {self._stamp} FROM {table} WHERE alone IS NULL"  # noqa: S608
+        return Found(table, lines, run(stamps).fetchall())
 
-    def alone(self, which: str = "alone IS NOT NULL") -> list[int]:
-        """The numbers of lines taken in last that stay whole."""
-        found = self._run(f"SELECT abs(alone) FROM found WHERE {which}").fetchall()  # noqa: S608
-        return [row[0] for row in found]
+    def accepts(self, found: Found) -> bool:
+        """Whether the parser takes all lines but those that stay whole (see `alone`).
 
-    def refused_lines(self, source: str, line: str, whole: str) -> list[int]:
+        Otherwise `refused_lines` selects the others.
+        """
+        judged = [self._is_accepted(stamp) for stamp in found.stamps]  # each, not up to the first
+        return all(judged)
+
+    def alone(self, found: Found, which: str = "alone IS NOT NULL") -> list[int]:
+        """The numbers of lines that stay whole."""
+        rows = self._run(f"SELECT abs(alone) FROM {found.table} WHERE {which}")  # noqa: S608
+        return [row[0] for row in rows]
+
+    def refused_lines(self, found: Found, source: str, line: str, whole: str) -> list[int]:
         """The numbers of lines whose stamp the parser refuses or remarks on; they are not summed."""
         texts = ", ".join(f"coalesce({self._layout.texts[name]}, '')" for name in self._stamp_names)
         refused = f"(SELECT {self._stamp} FROM refused)"  # noqa: S608
-        self._run(f"DELETE FROM found WHERE alone IS NULL AND ({self._stamp}) IN {refused}")  # noqa: S608
+        self._run(
+            f"DELETE FROM {found.table} WHERE alone IS NULL AND ({self._stamp}) IN {refused}"  # noqa: S608
+        )
         query = f"SELECT {line} FROM {source} WHERE NOT {whole} AND ({texts}) IN {refused}"  # noqa: S608
-        return [row[0] for row in self._run(query).fetchall()]
+        return [row[0] for row in self._run(query)]
 
-    def keep(self) -> None:
-        """Adds what was taken in last to the sums."""
-        kind = self._kind
+    def keep(self, found: Found) -> None:
+        """Adds what was found to the sums."""
+        kind, table = self._kind, found.table
         self._run(
             f"INSERT INTO kinds SELECT nextval('kind_ids'), * FROM (SELECT DISTINCT {kind} FROM "  # noqa: S608
-            f"found WHERE alone IS NULL EXCEPT SELECT {kind} FROM kinds)"
+            f"{table} WHERE alone IS NULL EXCEPT SELECT {kind} FROM kinds)"
         )
         self._keep_spans()
         amounts = "".join(f", {name}, d_{name}" for name in self._amounts)
         self._run(
-            f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM found "  # noqa: S608
+            f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM {table} "  # noqa: S608
             f"JOIN kinds USING ({kind}) JOIN spans USING ({self._span}) WHERE alone IS NULL"
         )
-        self._rows += self._run("SELECT count(*) FROM found WHERE alone IS NULL").fetchall()[0][0]
+        self._rows += self._run(f"SELECT count(*) FROM {table} WHERE alone IS NULL")[0][0]  # noqa: S608
         self._is_compact = False
         if self._rows > MOST_ROWS:
             self._compact()
@@ -135,7 +155,7 @@ class Sums:
             f"min(first) AS first, max(last) AS last{amounts} FROM sums GROUP BY kind, span "
             f"ORDER BY kind // {FETCHED_KINDS}, first"
         )
-        self._rows = self._run("SELECT count(*) FROM sums").fetchall()[0][0]
+        self._rows = self._run("SELECT count(*) FROM sums")[0][0]
         self._is_compact = True
 
     def taken(self) -> Iterator[SumsTable]:
@@ -146,12 +166,13 @@ class Sums:
             [engine_name(n) for n in AMOUNTS.values() if n in self._layout.amounts],
         )
         blocks = self._run(f"SELECT DISTINCT kind // {FETCHED_KINDS} FROM sums ORDER BY 1")  # noqa: S608
-        for (block,) in blocks.fetchall():
+        for (block,) in blocks:
             mine = f"kind // {FETCHED_KINDS} = {block}"
-            rows = self._run(totals_query(names, self._kind, mine)).fetchall()
+            rows = self._run(totals_query(names, self._kind, mine))
             kinds = [Kind.of(row, names, *self._fields(row[names.first_text :])) for row in rows]
-            yield SumsTable(self._connection, names, kinds, self._told_spans)
+            yield SumsTable(self._engine, names, kinds, self._told_spans)
         self._run("DELETE FROM sums")
+        self._make_kinds()
         self._rows, self._is_compact = 0, False
 
     def _told_spans(self) -> list[Span]:

@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from finops.core.period import EPOCH
+from finops.sources.bulk_engine import Engine
 from finops.sources.bulk_sums import AMOUNTS, DECIMALS
 from finops.sources.records import ChargeRecord
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-FETCHED_ROWS: Final = 2_000
 LINES_AT_ONCE: Final = 16_384
 LINE: Final = (
     "line",
@@ -130,9 +127,9 @@ class Table(ABC):
 
     fields: Sequence[str]
 
-    def __init__(self, connection: DuckDBPyConnection, kinds: Sequence[Kind]) -> None:
+    def __init__(self, engine: Engine, kinds: Sequence[Kind]) -> None:
         self.kinds = kinds
-        self._connection = connection
+        self._engine = engine
 
     def lines(self, endings: Mapping[int, str]) -> Iterator[str]:
         """The charges of the kinds that have an ending, some thousand lines of text at a time.
@@ -140,13 +137,13 @@ class Table(ABC):
         A line tells the texts of `fields` with a tab between, `\\N` for what is unknown, and then the
         ending of its kind, which has its own tab in front and line feed at the end.
         """
-        run = self._connection.execute
+        run = self._engine.rows
         run("CREATE OR REPLACE TABLE endings AS SELECT unnest($1) AS kind, unnest($2) AS ending",
             [list(endings), list(endings.values())])  # fmt: skip
         table, told, joined, mine = self._source()
         first, last = run(
             f"SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM {table} WHERE {mine}"  # noqa: S608
-        ).fetchall()[0]
+        )[0]
         for start in range(first, last + 1, LINES_AT_ONCE):
             end = min(start + LINES_AT_ONCE - 1, last)
             query = (
@@ -154,7 +151,7 @@ class Table(ABC):
                 f"WHERE rowid BETWEEN {start} AND {end}) {joined} "
                 f"JOIN endings USING (kind) WHERE {mine}"
             )
-            (text,) = run(query).fetchall()[0]
+            (text,) = run(query)[0]
             if text is not None:
                 yield text
 
@@ -174,12 +171,12 @@ class SumsTable(Table):
 
     def __init__(
         self,
-        connection: DuckDBPyConnection,
+        engine: Engine,
         names: Names,
         kinds: Sequence[Kind],
         spans: Callable[[], Sequence[tuple[datetime, datetime]]],
     ) -> None:
-        super().__init__(connection, kinds)
+        super().__init__(engine, kinds)
         self._names, self._spans = names, spans
         self._mine = f"kind BETWEEN {kinds[0].key} AND {kinds[-1].key}"
 
@@ -197,12 +194,11 @@ class SumsTable(Table):
         """The same sums as records."""
         spans, by_key = self._spans(), {kind.key: kind for kind in self.kinds}
         amounts = "".join(f", {with_decimals(name)}" for name in self._names.columns)
-        found = self._connection.execute(
+        found = self._engine.streamed(
             f"SELECT kind, span, n, first, last{amounts} FROM sums WHERE {self._mine}"  # noqa: S608
         )
-        while batch := found.fetchmany(FETCHED_ROWS):
-            for kind, span, count, first, last, *told in batch:
-                yield by_key[kind].one(first, last, count, spans[span], self._names.of(told))
+        for kind, span, count, first, last, *told in found:
+            yield by_key[kind].one(first, last, count, spans[span], self._names.of(told))
 
 
 class KeptTable(Table):
@@ -210,12 +206,12 @@ class KeptTable(Table):
 
     def __init__(
         self,
-        connection: DuckDBPyConnection,
+        engine: Engine,
         kinds: Sequence[Kind],
         fields: Sequence[str],
         records: Callable[[], Iterator[ChargeRecord]],
     ) -> None:
-        super().__init__(connection, kinds)
+        super().__init__(engine, kinds)
         self.fields, self._records = fields, records
 
     def _source(self) -> tuple[str, str, str, str]:

@@ -9,34 +9,27 @@ and cells that no sum keeps (tags, quantities) are not looked at.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from finops.core.allocation import Rule
 from finops.sources import focus
 from finops.sources import focus_columns as columns
 from finops.sources.bulk_chunks import Chunks
 from finops.sources.bulk_csv import CsvLines, plain_header
+from finops.sources.bulk_engine import Engine, engine
 from finops.sources.bulk_parquet import ParquetLines, described
 from finops.sources.bulk_sums import SPAN
 from finops.sources.bulk_table import Table
 from finops.sources.files import open_plain, without_marks
 from finops.sources.parquet import MAGIC, check_width, is_parquet
-from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
+from finops.sources.records import Account, ChargeRecord, Parsed, Rejection
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-MEMORY_LIMIT: Final = "256MB"
+MOST_THREADS: Final = 3
+"""Each has a piece of the document in memory, which is to stay within 512 MiB."""
 _COUNTED_BYTES: Final = 1 << 20
-_SETTINGS: Final = {
-    "memory_limit": MEMORY_LIMIT,
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
 
 Records = Iterator[ChargeRecord | Rejection | Table]
 
@@ -85,7 +78,8 @@ def parse(path: Path, name: str, format: str, rules: Sequence[Rule], threads: in
         adds_to_others=any(column in header for column in focus.ADDING),
     )
     read = _of_parquet if is_table else _of_csv
-    return Parsed(account, read(path, name, header, places, rules, threads, account))
+    at_once = min(threads, MOST_THREADS)
+    return Parsed(account, read(path, name, header, places, rules, at_once, account))
 
 
 def _of_csv(
@@ -97,13 +91,12 @@ def _of_csv(
     threads: int,
     account: Account,
 ) -> Records:
-    with _engine(name, threads) as (connection, folder):
-        scratch = str(Path(folder) / "chunk.csv")
-        _only(connection, scratch, folder)
+    with engine(name) as one:
+        one.only_in_folder()
         chunks = Chunks(path, name)
         try:
-            lines = CsvLines(chunks, name, header, places, rules, connection, scratch)
-            yield from lines.records(account, focus.charge_of)
+            lines = CsvLines(chunks, name, header, places, rules, one)
+            yield from lines.records(account, focus.charge_of, threads)
         finally:
             chunks.close()
 
@@ -117,51 +110,29 @@ def _of_parquet(
     threads: int,
     account: Account,
 ) -> Records:
-    with _parquet(path, name, threads) as (connection, file):
-        lines = ParquetLines(file, described(connection, file), places, rules, connection)
-        yield from lines.records(account, focus.charge_of)
+    with _parquet(path, name) as (one, file):
+        lines = ParquetLines(file, described(one, file), places, rules, one)
+        yield from lines.records(account, focus.charge_of, threads)
 
 
 def _parquet_columns(path: Path, name: str) -> list[tuple[str, str]]:
-    with _parquet(path, name, 1) as (connection, file):
-        return described(connection, file)
+    with _parquet(path, name) as (one, file):
+        return described(one, file)
 
 
 def _parquet_rows(path: Path, name: str) -> int:
-    with _parquet(path, name, 1) as (connection, file):
+    with _parquet(path, name) as (one, file):
         query = "SELECT count(*) FROM read_parquet($file)"
-        return int(connection.execute(query, {"file": file}).fetchall()[0][0])
+        return int(one.rows(query, {"file": file})[0][0])
 
 
 @contextmanager
-def _parquet(path: Path, name: str, threads: int) -> Iterator[tuple[DuckDBPyConnection, str]]:
+def _parquet(path: Path, name: str) -> Iterator[tuple[Engine, str]]:
     """The engine, and the document under a name without the signs of a glob."""
-    with _engine(name, threads) as (connection, folder):
-        plain = Path(folder) / "document.parquet"
+    with engine(name) as one:
+        plain = Path(one.folder) / "document.parquet"
         plain.symlink_to(path.resolve())
-        connection.execute("SET TimeZone = 'UTC'")
-        _only(connection, str(plain), folder, str(path.resolve()))
-        check_width(connection, str(plain), name)
-        yield connection, str(plain)
-
-
-@contextmanager
-def _engine(name: str, threads: int) -> Iterator[tuple[DuckDBPyConnection, str]]:
-    """The engine with a folder of its own for what leaves memory; its errors become Refused."""
-    import duckdb  # kept out of start-up: only invoices need it
-
-    with tempfile.TemporaryDirectory(prefix="headroom-bulk-") as folder:
-        settings = _SETTINGS | {"threads": str(threads), "temp_directory": folder}
-        try:
-            with duckdb.connect(":memory:", config=dict(settings)) as connection:
-                yield connection, folder
-        except duckdb.Error as error:
-            first = str(error).splitlines()[0].replace(folder, name)
-            raise Refused(f"{name}: not readable ({first[:200]})") from None
-
-
-def _only(connection: DuckDBPyConnection, *paths: str) -> None:
-    """Lets the engine open these paths alone."""
-    marks = ", ".join("?" * len(paths))
-    connection.execute(f"SET allowed_paths = [{marks}]", list(paths))
-    connection.execute("SET enable_external_access = false")
+        one.execute("SET TimeZone = 'UTC'")
+        one.only_in_folder(str(path.resolve()))
+        check_width(one.rows, str(plain), name)
+        yield one, str(plain)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,8 @@ from finops.sources.records import Refused
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+Ask = Callable[[str, dict[str, str]], list[tuple[Any, ...]]]
 
 MAGIC: Final = b"PAR1"
 BATCH_ROWS: Final = 2048
@@ -54,7 +56,7 @@ def parquet_rows(path: Path, name: str) -> Iterator[tuple[int, list[str | None]]
             raise Refused(f"{name}: not readable as Parquet ({first[:200]})") from None
 
 
-def check_width(connection: DuckDBPyConnection, file: str, name: str) -> None:
+def check_width(ask: Ask, file: str, name: str) -> None:
     """Refused for a file of too many columns: the engine's time grows with their square.
 
     The size of the file's own description is looked at first, for it is read into memory whole.
@@ -67,8 +69,8 @@ def check_width(connection: DuckDBPyConnection, file: str, name: str) -> None:
         raise Refused(
             f"{name}: not readable as Parquet (its columns take {described_bytes} bytes to describe)"
         )
-    found = connection.execute("SELECT count(*) - 1 FROM parquet_schema($file)", {"file": file})
-    ((columns,),) = found.fetchall()
+    query = "SELECT count(*) - 1 FROM parquet_schema($file)"
+    ((columns,),) = ask(query, {"file": file})
     if columns > MAX_COLUMNS:
         raise Refused(f"{name}: {columns} columns, over {MAX_COLUMNS}")
 
@@ -79,7 +81,7 @@ def _rows(
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET allowed_paths = [$a, $b]", {"a": file, "b": target})
     connection.execute("SET enable_external_access = false")
-    check_width(connection, file, name)
+    check_width(lambda query, values: connection.execute(query, values).fetchall(), file, name)
     described: list[tuple[Any, ...]] = connection.execute(
         "DESCRIBE SELECT * FROM read_parquet($file)", {"file": file}
     ).fetchall()

@@ -183,12 +183,12 @@ def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def both_ways(
-    path: Path, rules: Iterable[Rule] = ()
+    path: Path, rules: Iterable[Rule] = (), threads: int = 1
 ) -> tuple[list[ChargeRecord], list[ChargeRecord], list[Rejection], list[str]]:
     """Reads a file both ways and compares; the lines kept whole, the sums, rejections, warnings."""
     rules = list(rules)
     slow = list(focus.parse(path, path.name, "focus").records)
-    parsed = focus_bulk.parse(path, path.name, "focus", rules, 1)
+    parsed = focus_bulk.parse(path, path.name, "focus", rules, threads)
     fast = list(told(parsed.records))
 
     def whole(records: Iterable[object]) -> list[ChargeRecord]:
@@ -310,12 +310,13 @@ def test_more_sums_than_memory_is_for_come_in_several_rows(
     assert len({one.line for one in sums}) == len(sums)
 
 
-def test_a_quoted_line_feed_across_chunks(folder: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_a_quoted_line_feed_across_chunks(folder: Path, threads: int) -> None:
     note = "a text\nof several\n" + "lines, " * 400
     rows = [{"ResourceId": f"i-{i}", "ChargeDescription": note if i == 3 else "x"}
             for i in range(9)]  # fmt: skip
     path = written(folder, *rows)
-    _, sums, _, _ = both_ways(path)
+    _, sums, _, _ = both_ways(path, threads=threads)
     assert sum(one.line_count for one in sums) < 9
 
 
@@ -361,12 +362,13 @@ def test_what_cannot_be_read_is_refused_in_the_same_words(
     for parsed in (
         focus.parse(path, path.name, "focus"),
         focus_bulk.parse(path, path.name, "focus", [], 1),
+        focus_bulk.parse(path, path.name, "focus", [], 3),
     ):
         with pytest.raises(Refused) as refused:
             list(parsed.records)
         said.append(str(refused.value))
     assert reason in said[0]
-    assert said[0] == said[1]
+    assert said == said[:1] * 3
 
 
 @pytest.mark.parametrize(
@@ -492,19 +494,23 @@ def rows_text(rows: list[dict[str, str]], feed: str, quoting: int) -> str:
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from(["", "service=Compute", "tag:team=chat", "sub_account=~Sto.*", "issuer!=x"]),
+    st.sampled_from([1, 2, 3]),
 )
 def test_whatever_the_cells_hold(
-    rows: list[dict[str, str]], feed: str, quoting: int, text: str
+    rows: list[dict[str, str]], feed: str, quoting: int, text: str, threads: int
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "lines.csv"
         path.write_bytes(rows_text(rows, feed, quoting).encode())
-        both_ways(path, [rule(text)] if text else [])
+        both_ways(path, [rule(text)] if text else [], threads)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.text(alphabet="ab\", \t\r\n;\\'", max_size=14), min_size=1, max_size=6))
-def test_whatever_stands_between_the_commas(texts: list[str]) -> None:
+@given(
+    st.lists(st.text(alphabet="ab\", \t\r\n;\\'", max_size=14), min_size=1, max_size=6),
+    st.sampled_from([1, 2]),
+)
+def test_whatever_stands_between_the_commas(texts: list[str], threads: int) -> None:
     """Unquoted, as a broken exporter writes: refused in the same words, or read alike."""
     whole = focus_text([{"ServiceName": "HERE"}] * len(texts))
     for text in texts:
@@ -518,10 +524,10 @@ def test_whatever_stands_between_the_commas(texts: list[str]) -> None:
         except Refused as refused:
             said["slow"] = str(refused)
             with pytest.raises(Refused) as other:
-                list(focus_bulk.parse(path, path.name, "focus", [], 1).records)
+                list(focus_bulk.parse(path, path.name, "focus", [], threads).records)
             assert str(other.value) == said["slow"]
             return
-        both_ways(path)
+        both_ways(path, threads=threads)
 
 
 # -- Parquet ---------------------------------------------------------------------------------------
