@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import get_commands
 
-from finops.ledger.operations.readings import OTHER_ROLES, TOKEN_ROLES
+from finops.ledger.operations.roles import OTHER_ROLES, TOKEN_ROLES
 from finops.sources.engines import ROLES
 from finops.sources.focus_columns import ALIASES
 

@@ -25,12 +25,10 @@ from finops.ledger.models import Series, Source
 from finops.ledger.which import ledger_name
 
 from .bulk_text import instants, numbers
-from .cache import GAUGES as CACHE_GAUGES
-from .devices import PROCESS, device_of
-from .devices import ROLES as DEVICE_ROLES
+from .device_labels import device_of
 from .gauges import LOOK_BACK_MS, Column, Columns, Gauges
 from .naming import Known, Names
-from .nodes import ROLES as NODE_ROLES
+from .roles import CACHE_ROLES, DEVICE_ROLES, NODE_ROLES, PROCESS_ROLE
 from .standings import Standings
 
 TIMED = ("kv_usage", "device_used_bytes")
@@ -38,8 +36,8 @@ TIMED = ("kv_usage", "device_used_bytes")
 
 COUNTERS = ("prompt", "generation")
 KEPT_MS = HOUR_MS + LOOK_BACK_MS
-READ = frozenset((*TIMED, *CACHE_GAUGES, *DEVICE_ROLES, *NODE_ROLES, PROCESS))
-ELSEWHERE = frozenset((*NODE_ROLES, PROCESS))
+READ = frozenset((*TIMED, *CACHE_ROLES, *DEVICE_ROLES, *NODE_ROLES, PROCESS_ROLE))
+ELSEWHERE = frozenset((*NODE_ROLES, PROCESS_ROLE))
 DERIVED = frozenset(("kv_usage", *DEVICE_ROLES, *ELSEWHERE))
 """Roles that hours are derived of; a target without any has only counters that stand beside."""
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +15,11 @@ from finops.core.period import HOUR_MS
 from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
-from .engine_gauges import ROLES as POOL_ROLES
+from .at_hand import AtHand
 from .engine_gauges import pools_by_gauges
 from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding, is_same
 from .memory_rows import post_caches
-
-if TYPE_CHECKING:
-    from .at_hand import AtHand
+from .roles import CACHE_ROLES
 
 KEPT_LABELS = (
     "block_size",
@@ -37,7 +34,6 @@ KEPT_LABELS = (
 )
 
 
-GAUGES = ("running", "waiting", "sleep_state", "prompt", "generation", "cache_config", *POOL_ROLES)
 RANKS = ("tp_rank", "pp_rank")
 
 
@@ -50,7 +46,7 @@ def derive_caches(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datet
     span = Span.around(from_ms)
     own = Gauges([usage for usage, _ in usages], span.read_ms, and_before=True)
     since = min((span.since(own.first(usage)[0]) for usage, _ in usages), default=from_ms)
-    beside = [one for _, series in usages for one in series if one.role in GAUGES]
+    beside = [one for _, series in usages for one in series if one.role in CACHE_ROLES]
     gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS, and_before=True))
     engines = [_engine(usage, series, gauges) for usage, series in usages]
     rows = zip((usage.pk for usage, _ in usages), cache_hours_together(engines), strict=True)
@@ -62,7 +58,7 @@ def derive_caches_at_hand(
 ) -> None:
     """The same, from an hour on, of targets whose readings are at hand."""
     usages = [(usage, series) for series in wanted for usage in _usage_series(series)]
-    beside = [one for _, series in usages for one in series if one.role in GAUGES]
+    beside = [one for _, series in usages for one in series if one.role in CACHE_ROLES]
     gauges = at_hand.gauges([*(usage for usage, _ in usages), *beside], since - LOOK_BACK_MS)
     engines = [
         _late(_engine(usage, series, gauges), since, at_hand.first_ms(usage))

@@ -12,28 +12,26 @@ from datetime import datetime
 from functools import cache, partial
 
 from django.db import connections
-from django.db.models import Max, Min
+from django.db.models import Min
 
 from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of, milliseconds
-from finops.ledger.models import ReadingBlock, Series, Source, Target, TokenHour
+from finops.ledger.models import Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name
 
 from .at_hand import AtHand
 from .bulk import copy_rows
-from .cache import GAUGES as CACHE_GAUGES
 from .cache import derive_caches, derive_caches_at_hand
-from .deriving import COUNTER_ROLES, Deriving, current_rows, is_same
-from .devices import PROCESS, derive_devices, derive_devices_at_hand
-from .devices import ROLES as DEVICE_ROLES
+from .deriving import Deriving, current_rows, is_same
+from .devices import derive_devices, derive_devices_at_hand
 from .loading import Loaded
 from .locks import lock, lock_shared
-from .nodes import ROLES as NODE_ROLES
 from .nodes import derive_nodes
-from .plain import MARK_ROLES, Plain
+from .plain import Plain
+from .roles import CACHE_ROLES, COUNTER_ROLES, DEVICE_ROLES, MARK_ROLES, NODE_ROLES, PROCESS_ROLE
 
-GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, PROCESS, *NODE_ROLES)
-READ_BESIDE = (*GAUGE_ROLES, *CACHE_GAUGES)
+GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, PROCESS_ROLE, *NODE_ROLES)
+READ_BESIDE = (*GAUGE_ROLES, *CACHE_ROLES)
 GAUGE_TARGETS_AT_ONCE = 32
 TARGETS_AT_HAND_AT_ONCE = 256
 TARGET_HOURS_AT_ONCE = 64
@@ -223,10 +221,3 @@ def differences(series_ids: Iterable[int]) -> list[str]:
             if hour not in kept or hour not in fresh or not is_same(kept[hour], fresh[hour]):
                 problems.append(f"{series} {hour:%Y-%m-%dT%H:%MZ}: row and readings differ")
     return problems
-
-
-def last_reading_of(source: Source) -> int | None:
-    """The last reading of a source, in milliseconds."""
-    return ReadingBlock.objects.filter(series__target__source=source).aggregate(
-        last=Max("last_ms")
-    )["last"]

@@ -17,25 +17,7 @@ from finops.sources.engines import mark_of
 from .columns import Columns, read_columns
 from .loading import Loaded
 from .marks import MarkColumn, marks_at
-
-COUNTER_ROLES = (
-    "first_token_bucket",
-    "inter_token_bucket",
-    "prompt",
-    "generation",
-    "cached_prompt",
-    "prefix_hits",
-    "delivered_prompt",
-    "delivered_generation",
-    "preemptions",
-    "external_prompt",
-    "answers",
-    "answered",
-    "prefix_queries",
-    "prompt_length_bucket",
-    "generation_length_bucket",
-    "step_tokens_bucket",
-)
+from .roles import COUNTER_ROLES
 
 
 def current_rows(series: Series, from_ms: int) -> dict[datetime, TokenHour]:

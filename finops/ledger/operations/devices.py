@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from finops.core.device import DeviceHourRow, DeviceSeries, Tenant
+from finops.core.device import DeviceHourRow, DeviceSeries
 from finops.core.device_columns import device_hours_together
 from finops.core.held_pieces import Usual
 from finops.core.holders import Holders, Holding, holders_by_hour
 from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
+from .at_hand import AtHand
+from .device_labels import device_of, kept_labels, tenant_of
 from .gauges import LOOK_BACK_MS, Columns, Gauges, Span, from_holding, is_same
 from .memory_rows import post_devices
+from .roles import DEVICE_ROLES, PROCESS_ROLE
 
-if TYPE_CHECKING:
-    from .at_hand import AtHand
-
-ROLES = {
-    "device_used_bytes": "used",
-    "device_free_bytes": "free",
-    "device_reserved_bytes": "reserved",
-    "device_total_bytes": "total",
-}
-PROCESS = "process_used_bytes"
+_MEASURES = dict(zip(DEVICE_ROLES, ("used", "free", "reserved", "total"), strict=True))
 MOST_BYTES = 1 << 50
-IDENTITIES = ("UUID", "uuid", "GPU_UUID", "gpu_uuid")
-INDICES = ("gpu", "gpu_id", "GPU_ID", "minor_number")
-KEPT_LABELS = (
-    "gpu", "gpu_id", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname", "device",
-    "card_model", "partition_id", "instance",
-)  # fmt: skip
 
 
 def derive_devices(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datetime) -> None:
     """Posts the device hours of some targets, each given by its series, from an hour on, where
     they changed."""
-    every = [one for series in wanted for one in series if one.role in (*ROLES, PROCESS)]
+    every = [
+        one for series in wanted for one in series if one.role in (*DEVICE_ROLES, PROCESS_ROLE)
+    ]
     if not every:
         return
     span = Span.around(from_ms)
@@ -58,7 +47,7 @@ def derive_devices_at_hand(
 ) -> None:
     """The same, from an hour on, of targets whose readings are at hand: each device's use is told
     by one series, and no process."""
-    every = [one for series in wanted for one in series if one.role in ROLES]
+    every = [one for series in wanted for one in series if one.role in DEVICE_ROLES]
     if every:
         gauges = at_hand.gauges(every, since - LOOK_BACK_MS)
         _post(every, gauges, since, at, at_hand)
@@ -109,36 +98,14 @@ def _devices(series: Sequence[Series]) -> dict[tuple[int, str], list[Series]]:
     return found
 
 
-def device_of(labels: Mapping[str, str]) -> str:
-    """The device a series is of: its UUID without the vendor's prefix, and the MIG instance."""
-    name = next((labels[key] for key in IDENTITIES if labels.get(key)), None)
-    if name is None:
-        host = labels.get("Hostname") or labels.get("hostname") or ""
-        index = next((labels[key] for key in INDICES if labels.get(key)), "")
-        name = f"{host}:{index}"
-    name = name.lower().removeprefix("gpu-")
-    part = labels.get("GPU_I_ID") or labels.get("partition_id") or ""
-    return f"{name}/{part}" if part else name
-
-
-def tenant_of(labels: Mapping[str, str], is_exported: bool) -> Tenant:
-    """Who holds the device. Where Prometheus kept the exporter's own pod under `pod`, the tenant
-    stands under `exported_pod`. nvidia-smi's exporter knows no pods: one that stands on its series
-    is its own."""
-    if labels.get("__name__", "").startswith("nvidia_smi_"):
-        return "", ""
-    before = "exported_" if is_exported else ""
-    return labels.get(f"{before}namespace", ""), labels.get(f"{before}pod", "")
-
-
 def _read(members: Sequence[Series], is_exported: bool, gauges: Gauges) -> list[DeviceSeries]:
     found = []
     for one in members:
-        if one.role == PROCESS:
+        if one.role == PROCESS_ROLE:
             continue
         tenant = tenant_of(one.labels | {"__name__": one.metric}, is_exported)
         for times, whole in _bytes(one, gauges):
-            found.append(DeviceSeries(ROLES[one.role], tenant, times, whole))  # type: ignore[arg-type]
+            found.append(DeviceSeries(_MEASURES[one.role], tenant, times, whole))  # type: ignore[arg-type]
     return found
 
 
@@ -171,7 +138,7 @@ def _holders(
         if any(not one.tenant[1] for one in used)
     ]
     for one in members:
-        if one.role != PROCESS:
+        if one.role != PROCESS_ROLE:
             continue
         name, number = one.labels.get("process_name", ""), one.labels.get("pid", "")
         for times, values in list(_bytes(one, gauges))[:1]:
@@ -179,8 +146,3 @@ def _holders(
     if not holdings:
         return {}
     return holders_by_hour(holdings, {row.hour_ms: row.byte_ms.get("used", 0) for row in rows})
-
-
-def kept_labels(members: Sequence[Series]) -> dict[str, str]:
-    """What the series of a device say of it beside its memory."""
-    return {name: one.labels[name] for one in members for name in KEPT_LABELS if name in one.labels}

@@ -11,8 +11,8 @@ from finops.ledger.models import Series
 from finops.sources.engines import role_of
 
 from .gauges import Gauges
+from .roles import POOL_ROLES
 
-ROLES = ("pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes")
 RANKS = ("dp_rank", "tp_rank", "pp_rank")
 
 
@@ -21,7 +21,7 @@ def pools_by_gauges(usage: Series, series: Sequence[Series], gauges: Gauges) -> 
 
     A token is a block of its own. Gauges of a rank are of one GPU; the usage's own rank counts.
     """
-    mine = [one for one in series if one.role in ROLES and _is_same_rank(one, usage)]
+    mine = [one for one in series if one.role in POOL_ROLES and _is_same_rank(one, usage)]
     sizes = next((one for one in mine if one.role == "pool_tokens"), None)
     if sizes is None:
         return []

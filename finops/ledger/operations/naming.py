@@ -20,20 +20,9 @@ from .bulk import Line
 from .bulk_text import numbers, text_field
 from .charges import storable
 from .copying import copy_new_lines
-from .deriving import COUNTER_ROLES
 from .locks import lock
+from .roles import OTHER_ROLES, TOKEN_ROLES
 
-TOKEN_ROLES = frozenset(COUNTER_ROLES)
-OTHER_ROLES = frozenset(
-    {"up", "process_start", "kv_usage", "running", "waiting", "cache_config", "sleep_state"}
-    | {"re_export", "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running"}
-    | {"node_info", "node_labels"}
-)
-DEVICE_ROLES = frozenset(
-    {"device_used_bytes", "device_free_bytes", "device_reserved_bytes", "device_total_bytes"}
-    | {"process_used_bytes"}
-)
-OTHER_ROLES |= DEVICE_ROLES | {"pool_tokens", "weights_bytes", "kv_bytes", "graphs_bytes"}
 INDEXED_LABELS = ("job", "instance", *REPLICA_LABELS)
 MOST_INDEXED_BYTES = 2000
 """A B-tree of Postgres holds no more than 2.7 kB in one entry."""

@@ -12,10 +12,7 @@ from finops.ledger.models import GpuHour, Series
 
 from .bulk import copy_rows
 from .columns import read_columns
-
-ROLES = (
-    "gpu_request", "gpu_init_request", "gpu_capacity", "pod_running", "node_info", "node_labels",
-)  # fmt: skip
+from .roles import NODE_ROLES
 
 
 def derive_nodes(series: Sequence[Series], from_day: int, *, at: datetime) -> None:
@@ -26,7 +23,7 @@ def derive_nodes(series: Sequence[Series], from_day: int, *, at: datetime) -> No
     from_ms = from_day - HOUR_MS
     new: list[GpuHour] = []
     for one in series:
-        if one.role not in ROLES:
+        if one.role not in NODE_ROLES:
             continue
         kept = _current(one, from_ms)
         for row in held_hours(*_readings(one, from_day - DAY_MS)):

@@ -32,12 +32,11 @@ from .blocks import Cut, Cuts
 from .bulk import Line
 from .bulk_text import instants, numbers
 from .copying import copy_lines
-from .deriving import COUNTER_ROLES
 from .naming import Known, Names
 from .plain_rows import COLUMNS, lines_of
+from .roles import COUNTER_ROLES, MARK_ROLES
 from .standings import Standings, Stood
 
-MARK_ROLES = ("created", "process_start")
 USED_ROLES = frozenset((*COUNTER_ROLES, *MARK_ROLES))
 MOST_SAMPLES = 12_000_000
 """A document with more is derived the careful way: its readings are not all held in memory."""

@@ -28,21 +28,15 @@ from .charges import storable
 from .copying import Copying
 from .derive import Affected, derive_affected, differences
 from .naming import (
-    OTHER_ROLES,
-    TOKEN_ROLES,
     Fault,
     Known,
     Named,
     Names,
-    labels_digest,
-    ledger_role,
 )
 from .plain import Plain
-
-__all__ = ["OTHER_ROLES", "TOKEN_ROLES", "labels_digest", "ledger_role", "post_readings", "recheck"]
+from .roles import MARK_ROLES, TOKEN_ROLES
 
 LARGEST_EXACT = float(2**53)
-MARK_ROLES = ("created", "process_start")
 FIRST_MS = milliseconds(datetime(2000, 1, 1, tzinfo=UTC))
 END_MS = milliseconds(datetime(2200, 1, 1, tzinfo=UTC))
 _OFF_THE_CALENDAR = "an instant outside the years 2000 to 2199"

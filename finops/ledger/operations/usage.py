@@ -13,8 +13,8 @@ from finops.sources.records import Refused, Rejection, UsageRecord
 
 from .charges import storable
 from .locks import lock
+from .naming import labels_digest
 from .parsing import parse_again
-from .readings import labels_digest
 
 BATCH = 500
 LARGEST_TOKENS = 1 << 53
