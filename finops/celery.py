@@ -16,6 +16,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
 QUEUES = ("default", "collect", "pdf", "parts")
 DAY_SECONDS = 24 * 3600
 VISIBILITY_SECONDS = 2 * 3600  # longer than the longest task; then an unacknowledged one is resent
+BROKER_OPTIONS = {
+    "visibility_timeout": VISIBILITY_SECONDS,
+    # Whoever sends a task has a person waiting: one more try at once, not two in six seconds.
+    "max_retries": 1,
+    "interval_start": 0.2,
+}
 
 
 def urls(redis_url: str) -> tuple[str, str]:
@@ -43,7 +49,7 @@ def make_app() -> Celery:
         task_time_limit=3600,
         task_soft_time_limit=3300,
         result_expires=DAY_SECONDS,
-        broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS},
+        broker_transport_options=BROKER_OPTIONS,
         broker_connection_retry_on_startup=True,
         worker_hijack_root_logger=False,
         worker_max_tasks_per_child=500,
