@@ -17,9 +17,9 @@ from reports.queries.verifying import verify_seals
 from tests.trail.test_chain import triggers_off
 
 from .example import statement
-from .helpers import make_report
+from .helpers import html_of, make_report
 from .test_cost_metrics import read, scraped
-from .test_level_pages import COUNTS, THIN, changes, text_of
+from .test_level_pages import COUNTS, THIN, changes
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -35,12 +35,12 @@ def in_a_trend() -> dict[str, Any]:
 
 
 def lines_of(answer: Any) -> list[dict[str, str]]:
-    return list(csv.DictReader(text_of(answer).splitlines()))
+    return list(csv.DictReader(html_of(answer).splitlines()))
 
 
 def test_in_the_trend_of_a_report(client_of: Callable[..., Client]) -> None:
     make_report(**changes(), **in_a_trend())
-    page = text_of(client_of("finance").get(reverse("report", kwargs={"week": "2026-W47"})))
+    page = html_of(client_of("finance").get(reverse("report", kwargs={"week": "2026-W47"})))
     trend = page.partition('id="h-trend"')[2].partition("</section>")[0]
     assert FROM_TO in trend
     # Weeks of which it is not known have no figure, and no 0.
@@ -50,7 +50,7 @@ def test_in_the_trend_of_a_report(client_of: Callable[..., Client]) -> None:
 def test_on_the_page_of_two_weeks(client_of: Callable[..., Client]) -> None:
     make_report("2026-W46")
     make_report(**changes())
-    page = text_of(
+    page = html_of(
         client_of("finance").get(reverse("compare"), {"left": "2026-W46", "right": "2026-W47"})
     )
     row = page.partition("In time: first token")[2].partition("</tr>")[0]
