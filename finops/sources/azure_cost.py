@@ -20,7 +20,7 @@ from typing import Final
 from finops.core.money import EXACT
 from finops.sources import azure_columns as columns
 from finops.sources.cells import number
-from finops.sources.focus import NO_CURRENCY, UNKNOWN_ACCOUNT
+from finops.sources.focus import UNKNOWN_ACCOUNT, currency_of
 from finops.sources.gpu_shapes import Gpu, gpu_of, instance_type_of
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
@@ -223,7 +223,7 @@ def _charge(view: str, row: Row) -> ChargeRecord:
         charge_period_start=start,
         charge_period_end=start + DAY,
         category=kind.category,
-        currency=_currency(row),
+        currency=currency_of(row, "currency"),
         billed_cost=billed,
         effective_cost=effective,
         list_cost=row.quantity("list cost"),
@@ -264,13 +264,6 @@ def _account(row: Row) -> str:
     if row.has("account"):
         return row.required("account")
     return row.text("subscription") or UNKNOWN_ACCOUNT
-
-
-def _currency(row: Row) -> str:
-    if row.has("currency"):
-        return row.currency("currency")
-    row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
-    return NO_CURRENCY
 
 
 def _provider(row: Row) -> str:

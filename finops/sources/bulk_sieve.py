@@ -15,6 +15,7 @@ from typing import Final
 
 from finops.core.allocation import Rule
 from finops.core.matching import Matcher
+from finops.sources.focus import NO_CURRENCY, UNKNOWN_ACCOUNT, UNKNOWN_ISSUER
 from finops.sources.focus_columns import ALLOCATED, ALLOCATED_TAGS, CALLED, NAMES, UNITS
 from finops.sources.gpu_shapes import BUILT, SHORT, SURE, catalogue
 
@@ -77,9 +78,9 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "currency": ("BillingCurrency",),
 }
 _STANDING_IN: Final = {
-    "account": "unknown account",
-    "issuer": "unknown issuer",
-    "currency": "XXX",
+    "account": UNKNOWN_ACCOUNT,
+    "issuer": UNKNOWN_ISSUER,
+    "currency": NO_CURRENCY,
 }
 _NEVER_IN_SUMS: Final = ("gpu_model", "rate_card")
 _PLAIN_TAG: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)

@@ -101,11 +101,13 @@ def _category(row: Row) -> str:
     return known
 
 
-def _currency(row: Row) -> str:
-    if not row.has("BillingCurrency"):
-        row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
-        return NO_CURRENCY
-    return row.currency("BillingCurrency")
+def currency_of(row: Row, column: str) -> str:
+    """The currency that a column names; NO_CURRENCY, with a note, where the file has no such column.
+    Fault for a cell that is empty or no code (method §3.7)."""
+    if row.has(column):
+        return row.currency(column)
+    row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
+    return NO_CURRENCY
 
 
 def charge_of(row: Row) -> ChargeRecord:
@@ -128,7 +130,7 @@ def charge_of(row: Row) -> ChargeRecord:
         charge_period_start=start,
         charge_period_end=end,
         category=_category(row),
-        currency=_currency(row),
+        currency=currency_of(row, "BillingCurrency"),
         billed_cost=row.money("BilledCost", required=True),
         effective_cost=row.money("EffectiveCost", required=True),
         list_cost=row.money("ListCost", required=False),

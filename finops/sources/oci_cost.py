@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from finops.core.money import EXACT, plain
 from finops.core.period import month_of
+from finops.sources.focus import currency_of
 from finops.sources.gpu_shapes import gpu_of, instance_type_of
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused
@@ -26,7 +27,6 @@ _T = TypeVar("_T")
 FORMAT: Final = "oci-cost"
 FORMATS: Final[tuple[str, ...]] = (FORMAT,)
 ISSUER: Final = "Oracle"
-NO_CURRENCY: Final = "XXX"
 
 _READ: Final = """
     lineItem/referenceNo lineItem/tenantId lineItem/intervalUsageStart lineItem/intervalUsageEnd
@@ -136,7 +136,7 @@ def _charge(tags: Mapping[int, str], over: _Overage, row: Row) -> ChargeRecord:
         charge_period_end=end,
         category="Usage",
         charge_class="Correction" if _is_correction(row) else None,
-        currency=_currency(row),
+        currency=currency_of(row, "cost/currencyCode"),
         billed_cost=cost,
         effective_cost=cost,
         description=description,
@@ -162,13 +162,6 @@ def _charge(tags: Mapping[int, str], over: _Overage, row: Row) -> ChargeRecord:
 
 def _is_correction(row: Row) -> bool:
     return (row.text("lineItem/isCorrection") or "").lower() == "true"
-
-
-def _currency(row: Row) -> str:
-    if not row.has("cost/currencyCode"):
-        row.notes.append(f"the file names no currency: its amounts stand in {NO_CURRENCY}")
-        return NO_CURRENCY
-    return row.currency("cost/currencyCode")
 
 
 def _month(start: datetime) -> tuple[datetime, datetime]:

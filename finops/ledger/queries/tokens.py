@@ -25,7 +25,7 @@ from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
 from finops.sources.samples import unpack
 
-TOKEN_ROLES = (
+SUMMED_ROLES = (
     "prompt",
     "generation",
     "cached_prompt",
@@ -318,7 +318,7 @@ GROUP BY target.source_id
 
 def _load(period: Period, as_of: datetime) -> list[Known]:
     start, end = milliseconds(period.start), milliseconds(period.end)
-    roles = list(TOKEN_ROLES)
+    roles = list(SUMMED_ROLES)
     with connections[ledger_name()].cursor() as cursor:
         cursor.execute(_SOURCES, [as_of] * 3)
         source_last = dict(cursor.fetchall())

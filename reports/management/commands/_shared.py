@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from abc import abstractmethod
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -41,9 +42,9 @@ class ReportCommand(Base):
         except NotAllowed as refused:
             return {"ok": False, "week": options["week"], "error": str(refused)}, False
 
+    @abstractmethod
     def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
         """Does the work."""
-        raise NotImplementedError
 
     def found(self, week: str, revision: int | None = None, *, newest: bool = False) -> Report:
         """The report asked for; `newest` takes the newest revision, else the one readers see."""
