@@ -12,6 +12,7 @@ from finops.core.memory import NULL_BLOCK
 from finops.core.money import divide
 from finops.core.period import milliseconds, rfc3339
 from finops.core.presence import Span, at_once
+from finops.core.wording import READ_TWICE
 from reports import charts, figures
 
 MOST_DRAWN = 8
@@ -26,7 +27,8 @@ def memory_blocks(
     hours = {row["workload"]: row for row in statement.get("memory_hours") or []}
     groups: dict[str, list[Row]] = {}
     for row in statement.get("memory") or []:
-        groups.setdefault(row["workload"] or "no workload", []).append(row)
+        if row.get("counts", True):  # what may be one engine is added up once
+            groups.setdefault(row["workload"] or "no workload", []).append(row)
     ordered = sorted(groups, key=lambda n: (-at_one_time(groups[n], "reserved_tokens"), n))
     return [
         {
@@ -43,6 +45,11 @@ def memory_blocks(
         }
         for at, name in enumerate(ordered)
     ]
+
+
+def twice_words(rows: Iterable[Row] | None) -> str:
+    """What is said under rows of engines where some of them may be one engine; else empty."""
+    return READ_TWICE if any(row.get("told_by") for row in rows or ()) else ""
 
 
 def engine_rows(statement: Row) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from reports import change_words, charts, figures, level_words
 from reports.allocation_words import statement_words
 from reports.footnotes import footnotes
 from reports.ladder_words import report_guidance
-from reports.memory_words import engine_rows, memory_blocks, shared_device_words
+from reports.memory_words import engine_rows, memory_blocks, shared_device_words, twice_words
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 from reports.saving_words import questions
 from reports.waterfall import places
@@ -99,6 +99,8 @@ def context(
         "memory_blocks": (blocks := memory_blocks(s, defined, drawn)),
         "memory_device": shared_device_words(blocks),
         "memory_engines": engine_rows(s),
+        "memory_twice": twice_words(s.get("memory")),
+        "sizing_twice": twice_words(s.get("rightsizing")),
         **report_guidance(s.get("rightsizing") or []),
         "trend_words": trend_words(s),
         "tokens": tokens,

@@ -101,11 +101,17 @@ class InvoiceSum:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """The KV cache of one engine of a workload over the period."""
+    """The KV cache of one engine of a workload over the period.
+
+    `told_by` says who read it where another may have read the same engine and no rule decided; of
+    those one `counts` where engines are added up (method §2.7).
+    """
 
     engine: str
     figures: KvFigures
     preemptions: int | None
+    told_by: str | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ def _baseline(workload: WorkloadFacts, end: datetime) -> Iterator[Notice]:
 
 
 def _memory(workload: WorkloadFacts) -> Iterator[Notice]:
-    stale = sum(engine.figures.stale_ms for engine in workload.memory) // 1000
+    stale = sum(engine.figures.stale_ms for engine in workload.memory if engine.counts) // 1000
     if stale:
         yield Notice(
             "stale-gauges",

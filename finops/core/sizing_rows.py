@@ -15,7 +15,8 @@ from .money import plain
 from .rightsizing import Window
 
 COPIED = (
-    "workload", "engine", "verdict", "why", "setting", "coverage", "kv_blocks", "p50", "p95", "p99",
+    "workload", "engine", "told_by", "counts", "verdict", "why", "setting", "coverage", "kv_blocks",
+    "p50", "p95", "p99",
     "peak", "peak_running", "peak_waiting", "preemptions", "no_proposal", "money", "busiest_at",
     "inputs",
 )  # fmt: skip
@@ -38,13 +39,18 @@ def stated(rows: Iterable[Row], start: str, end: str) -> list[dict[str, Any]]:
     """The rows of `rightsize` as a report of the period from `start` to `end` states them."""
     known = list(rows)
     fullest = _fullest(known)
-    return [_stated(row, row["engine"] in fullest, start, end) for row in known if row["workload"]]
+    return [
+        _stated(row, row["counts"] and row["engine"] in fullest, start, end)
+        for row in known
+        if row["workload"]
+    ]
 
 
 def _fullest(rows: Sequence[Row]) -> set[str]:
-    """By workload the engine with the highest p99 (ties by name)."""
+    """By workload the engine with the highest p99 (ties by name), of those that count."""
     best: dict[str, tuple[Decimal, str]] = {}
-    for row in sorted(rows, key=lambda one: one["engine"], reverse=True):
+    counting = [row for row in rows if row["counts"]]
+    for row in sorted(counting, key=lambda one: one["engine"], reverse=True):
         key = Decimal(row["p99"] or 0), row["engine"]
         slug = row["workload"] or ""
         if slug not in best or key[0] >= best[slug][0]:

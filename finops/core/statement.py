@@ -248,6 +248,8 @@ def _memory(w: WorkloadFacts) -> list[Value]:
         {
             "workload": w.slug,
             "engine": engine.engine,
+            "told_by": engine.told_by,
+            "counts": engine.counts,
             "device_total": None,
             "first_seen": when(f.first_seen),
             "last_seen": when(f.last_seen),

@@ -10,6 +10,12 @@ from typing import Any
 from .money import divide, round_half_even
 
 HUNDRED = Decimal(100)
+READ_TWICE = (
+    "Engines shown with who tells of them may be one engine that two jobs or sources read. Until a rule "
+    "on job or source decides, each stands for itself and they are not added up: the one that was read "
+    "longest counts."
+)
+"""Said where engines stand one by one and no rule has decided which of two is the engine (§2.7)."""
 
 
 def amount_text(amount: Decimal) -> str:

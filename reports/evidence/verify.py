@@ -52,7 +52,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -1173,10 +1173,11 @@ class Engines:
             for row in rows:
                 row["there"] = there(row, hours)
             place = week.tokens.place(named[number], rows[-1]["hour"])
-            self.told[number] |= {"each": None, "out": place[0] == "out of scope"}
+            self.told[number] |= {"each": None, "out": place[0] == "out of scope", "slug": None}
             if place[0] == "workload":
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
                 self.told[number]["each"] = week.workloads[place[1]]["kv_bytes_per_token"]
+                self.told[number]["slug"] = place[1]
         self.cards = Cards(week.pack, of_series, self.told)
         for row in week.pack.table("preemptions"):
             if week.span[0] <= row["hour"] < week.span[1]:
@@ -1190,6 +1191,18 @@ class Engines:
         """The hours of a workload's engines, or of one of them."""
         return [row for key, rows in sorted(self.hours.items()) for row in rows
                 if key[0] == slug and name in (None, key[1])]
+
+    def once(self, slug):
+        """The numbers and hours of a workload's engines, what may be one engine once."""
+        mine = {str(key[2]): rows for key, rows in self.hours.items() if key[0] == slug}
+        return {number: mine[number] for number in self.cards.once(mine)}
+
+    def twice(self, number):
+        """§2.7: who tells of an engine that another may tell of, and whether it counts in its
+        workload."""
+        kept = self.cards.twin.get(number)
+        return {"told_by": self.cards.told_by.get(number),
+                "counts": kept is None or self.told[kept]["slug"] != self.told[number]["slug"]}
 
 
 def there(row, hours):
@@ -1270,8 +1283,8 @@ def memory(week):
     """§8.3, §8.4, §8.7: the KV cache of each engine of a workload."""
     return {"memory": [
         {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
-        | _engine(rows, week.workloads[slug])
-        for (slug, name, _), rows in sorted(week.engines.hours.items(), key=by_name)]}
+        | week.engines.twice(str(number)) | _engine(rows, week.workloads[slug])
+        for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name)]}
 
 
 def by_name(one):
@@ -1321,7 +1334,7 @@ class Cards:
 
     def __init__(self, pack, engines, told):
         self.engines, self.told, self.rows, self.named, self.made = engines, told, {}, {}, {}
-        self.on, self.pods, self.aside = defaultdict(list), {}, {}
+        self.on, self.pods, self.aside, self.twin, self.told_by = defaultdict(list), {}, {}, {}, {}
         for row in sorted(pack.table("devices"), key=lambda row: int(row["target"])):
             self.named.setdefault(row["device"], row)  # of two exporters of a GPU the first counts
         for row in pack.table("device_hours"):
@@ -1346,8 +1359,15 @@ class Cards:
             one["gpus"] = len(mine) or one["log_gpus"]
             one["total_bytes"] = first.get("total_bytes") or highest(sizes, "total_bytes")
             one["log_kv_bytes"] = first.get("kv_bytes") or one["given_kv_bytes"]
-            one["engines_on_card"] = max((at_once([engines[other] for other, _ in self.on[name]])
+            one["engines_on_card"] = max((at_once([engines[n] for n in self.once(self.on_card(name))])
                                           for name in mine), default=None)
+
+    def on_card(self, name):
+        return [number for number, _ in self.on[name]]
+
+    def once(self, numbers):
+        """§2.7: engines as they are added up, without those in whose place another of them counts."""
+        return [number for number in numbers if self.twin.get(number) not in numbers]
 
     def _join(self):
         """By namespace and pod; else by host, where one GPU, or one engine with all, leaves no
@@ -1386,7 +1406,8 @@ class Cards:
 
     def _once(self):
         """§2.7: of engines of one address, number, model and pod that several jobs or sources tell
-        of at one time, those that a rule put out of scope leave their place to one that counts."""
+        of at one time, those that a rule put out of scope leave their place to one that counts; of
+        those that no rule decided on, the one read longest counts."""
         alike, told = defaultdict(list), self.told
         for number in told:
             row = self.engines[number][-1]
@@ -1404,18 +1425,34 @@ class Cards:
             for number in group if len(group) > 1 else ():
                 if kept := told[number]["out"] and [n for n in counted if may_be_one(n, number)]:
                     self.aside[number] = kept[0]
+            for number in sorted(counted, key=self._rank):
+                same = [n for n in counted if n != number and may_be_one(n, number)]
+                before = [n for n in sorted(same, key=self._rank)
+                          if n not in self.twin and self._rank(n) < self._rank(number)]
+                if before:
+                    self.twin[number] = before[0]
+                if same:
+                    labels = self.engines[number][-1]["labels"]
+                    self.told_by[number] = f"job {labels.get('job', '')} of {labels['source']}"
         for name in self.rows:
             placed = {}
             for number, rank in self.on[name]:
                 kept = self.aside.get(number, number)
-                placed.setdefault(kept, rank)
-                if name not in told[kept]["devices"]:
-                    told[kept]["devices"].append(name)
+                for one in filter(None, (kept, self.twin.get(number))):
+                    placed.setdefault(one, rank)
+                    if name not in told[one]["devices"]:
+                        told[one]["devices"].append(name)
             self.on[name] = list(placed.items())
+
+    def _rank(self, number):
+        rows, labels = self.engines[number], self.engines[number][-1]["labels"]
+        read = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
+        return self.told[number]["slug"] is None, -read, labels["source"], labels.get("job", "")
 
     def table(self, numbers, names, whole):
         """§8.5: engines with the GPUs they are on, each for the share of the time it was there,
         a GPU once; with `whole` GPUs count for all the time they were measured."""
+        numbers = set(self.once(numbers))
         pieces = [self._card(name, numbers, whole) for name in names]
         pieces += [(self._engine(number, rank), self._spans(number)) for number in numbers
                    if not self.told[number]["devices"] for rank in range(self.told[number]["gpus"])]
@@ -1475,7 +1512,7 @@ class Cards:
     def _others(self, name, row):
         """Bytes × ms that programs other than the engines here held, by pod or by process: then
         told apart by name, where no more programs than engines have a name engines may have."""
-        mine, holders = [number for number, _ in self.on[name]], row["holders"] or {}
+        mine, holders = self.once(self.on_card(name)), row["holders"] or {}
         if "pods" in holders:
             own = {"/".join(self.pods[number]) for number in mine}
             return sum(held for pod, held in holders["pods"].items() if pod not in own)
@@ -1561,7 +1598,8 @@ def memory_hours(week):
     found = []
     for slug in sorted({key[0] for key in week.engines.hours}):
         mine = defaultdict(list)
-        for row in week.engines.of(slug):
+        engines = week.engines.once(slug)
+        for row in chain.from_iterable(engines.values()):
             mine[row["hour"]].append(row)
         each = week.workloads[slug]["kv_bytes_per_token"] or None
         scale = quotient(each, 2**20) if each else 1
@@ -1578,24 +1616,20 @@ def memory_hours(week):
         steps = [[at, value] for at, value in enumerate(reserved)
                  if not at or reserved[at - 1] != value]
         found.append({"workload": slug, "unit": "MiB" if each else "tokens",
-                      "engines": len({row["series"] for rows in mine.values() for row in rows}),
-                      "engines_at_once": at_once([rows for key, rows in week.engines.hours.items()
-                                                  if key[0] == slug]),
+                      "engines": len(engines), "engines_at_once": at_once(engines.values()),
                       "start": written(week.span[0]), "hours": len(active),
-                      "reserved_steps": steps, "active": active} | _devices(week, slug))
+                      "reserved_steps": steps, "active": active} | _devices(week, engines))
     return {"memory_hours": found}
 
 
-def _devices(week, slug):
+def _devices(week, engines):
     """§8.1: MiB of one GPU of each engine, where the GPUs of all of them are known."""
-    numbers = [str(number) for of, _, number in week.engines.hours if of == slug]
-    names = [week.engines.told[number]["devices"] for number in numbers]
+    names = [week.engines.told[number]["devices"] for number in engines]
     if not all(names):
         return {"device_used": None, "device_total": None}
     mine = [week.engines.cards.rows[name[0]] for name in names]
     sizes = [rows[max(rows)]["total_bytes"] for rows in mine]
-    spans = [{row["hour"]: row["there"] for row in rows}
-             for key, rows in week.engines.hours.items() if key[0] == slug]
+    spans = [{row["hour"]: row["there"] for row in rows} for rows in engines.values()]
     read, used, totals = sorted({hour for one in spans for hour in one}), [], []
     for hour in range(*week.span, HOUR):
         # Where no engine was read, as in the nearest hour before that one was, else after.
@@ -1628,16 +1662,16 @@ def rightsizing(week):
         if row["hour"] >= week.span[0] and (row["kind"], *same_hour(row)) not in week.engines.seen:
             week.check(f"right-sizing: {row['kind']}, {written(row['hour'])}", "an engine's", "none")
     gpus = Counter()
-    for slug, _, number in week.engines.hours:
-        gpus[slug] += week.engines.told[str(number)]["gpus"]
+    for slug in {key[0] for key in week.engines.hours}:
+        gpus[slug] = sum(week.engines.told[one]["gpus"] for one in week.engines.once(slug))
     for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name):
         told = week.engines.told[str(number)]
         engine = Sizing(rows, told, week.workloads[slug])
         value = engine.advice(week.engines.preemptions(rows[-1]), week.span)
         steps = engine.steps(climbed[told["kind"]], week.span)
-        found.append({"workload": slug, "engine": name, "steps": steps} | value)
-        said = next((one for one in week.said["rightsizing"]
-                     if (one["workload"], one["engine"]) == (slug, name)), {"money": None})
+        found.append({"workload": slug, "engine": name, "steps": steps}
+                     | week.engines.twice(str(number)) | value)
+        said = dict(enumerate(week.said["rightsizing"], 1)).get(len(found), {"money": None})
         cost = quotient(sum(week.whole.effective(slug, week.currency)) * told["gpus"], gpus[slug])
         numbers = {Decimal(one.replace(",", "").rstrip("."))
                    for one in re.findall("[0-9][0-9,.]*", said["money"] or "")}

@@ -104,8 +104,21 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "steps": _near(row["steps"], now, proposal),
         "note": note,
         "guidance": guidance_rows(row["guidance"]),
+        "twice": _twice(row),
         "what_if_use": _use(row["what_if"]["p99"]) if row["what_if"] else "",
     }
+
+
+def _twice(row: dict[str, Any]) -> str:
+    """That another job or source may tell of the same engine, and which of them is added up."""
+    if not row["told_by"]:
+        return ""
+    how = "it is the one that counts" if row["counts"] else "it is not added up"
+    return (
+        f"Read twice, it seems: this is what {row['told_by']} tells; another job or source tells of "
+        f"what may be the same engine. Each is judged for itself; {how} where engines are added up, "
+        "until a rule on job or source puts all but one out of scope."
+    )
 
 
 def _near(

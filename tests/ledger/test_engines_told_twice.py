@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.test import Client
 
 from finops.core.period import Period
 from finops.ledger.queries.facts import facts
@@ -31,16 +34,23 @@ def rows(by: str | None = None) -> list[dict[str, Any]]:
     return found
 
 
-def two_stores(tmp_path: Path, *, uuids: tuple[str, str] = ("GPU-aaaa", "GPU-aaaa")) -> None:
-    """One hour of a pod's engine and its GPU as two Prometheus tell it, each with its own target."""
+def two_stores(
+    tmp_path: Path,
+    *,
+    usage: tuple[float, float] = (0.25, 0.25),
+    until: tuple[int, int] = (60, 60),
+) -> None:
+    """One hour of a pod's engine and its GPU as two Prometheus tell it, each with its own target;
+    of each the use of the cache, and the minutes it was read."""
     command("workload", "add", "chat", "--model", "m", "--stack", "vllm", "--purpose",
             "inference", "--kv-bytes-per-token", 131_072, "--by", "Ada")  # fmt: skip
     command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
     for number, name in enumerate(("prom-a", "prom-b")):
         fleet = gpu_fleet.Fleet()
-        fleet.engine("chat-0", 0.25)
+        fleet.times = range(gpu_fleet.START, gpu_fleet.START + 60 * until[number], 60)
+        fleet.engine("chat-0", usage[number])
         fleet.gauge("up", 1, job="prometheus", instance=f"{name}:9090")
-        fleet.gpu(uuids[number], 76_000, 5_080, namespace="llm", pod="chat-0")
+        fleet.gpu("GPU-aaaa", 76_000, 5_080, namespace="llm", pod="chat-0")
         path = fleet.write(tmp_path / f"{name}.om")
         command("ingest", path, "--source", name, "--by", "Ada")
 
@@ -51,22 +61,55 @@ def decide(*labels: str) -> None:
                 "--by", "Ada")  # fmt: skip
 
 
-def test_until_a_rule_decides_each_counts_and_it_is_said(tmp_path: Path) -> None:
+def test_until_a_rule_decides_one_counts_and_it_is_said(tmp_path: Path) -> None:
     two_stores(tmp_path)
-    (card,) = rows("gpu")
-    assert card["kv_reserved_bytes"] == 2 * POOL and card["unattributed_bytes"] < 0
     said = (
         "read twice, it seems: chat-0 engine 0 is told by job vllm of prom-a and job vllm of prom-b"
     )
-    for row in (card, *rows("engine"), *rows("workload"), *rows()):
-        assert len([flag for flag in row["flags"] if said in flag]) == 1, row["key"]
-    assert not any("engines share this GPU" in flag for flag in card["flags"])
-    both = [(row["key"], row["labels"]["source"], row["labels"]["job"]) for row in rows("engine")]
+    for by in ("gpu", "workload", None):
+        (row,) = rows(by)
+        assert (row["gpus"], row["kv_reserved_bytes"]) == (1, POOL)
+        assert [one["engine"] for one in row["engines"]] == ["chat-0 engine 0"]
+        assert len([flag for flag in row["flags"] if said in flag]) == 1
+        assert not any("engines share this GPU" in flag for flag in row["flags"])
+    apart = rows("engine")
     name = "chat-0 engine 0"
-    assert both == [(name, "prom-a", "vllm"), (name, "prom-b", "vllm")]
-    (over,) = [n for n in memory_notices(PERIOD) if n.kind == "memory-over-total"]
-    assert f"{name} may be read twice" in over.text
-    assert [n.kind for n in facts(PERIOD, week="2026-W47").notices].count("duplicate-series") == 1
+    assert [(row["key"], row["labels"]["source"], row["labels"]["job"]) for row in apart] == [
+        (name, "prom-a", "vllm"), (name, "prom-b", "vllm"),
+    ]  # fmt: skip
+    assert [row["kv_reserved_bytes"] for row in apart] == [POOL, POOL]
+    assert all(any(said in flag for flag in row["flags"]) for row in apart)
+    assert not [n for n in memory_notices(PERIOD) if n.kind == "memory-over-total"]
+    found = facts(PERIOD, week="2026-W47")
+    assert [n.kind for n in found.notices].count("duplicate-series") == 1
+    (workload,) = found.workloads
+    assert workload.memory_hours is not None and workload.memory_hours.engines == 1
+    assert {pool for pool in workload.memory_hours.reserved if pool} == {POOL >> 20}
+    assert [(one.told_by, one.counts) for one in workload.memory] == [
+        ("job vllm of prom-a", True), ("job vllm of prom-b", False),
+    ]  # fmt: skip
+
+
+def test_of_two_that_differ_the_one_read_longest_counts(tmp_path: Path) -> None:
+    two_stores(tmp_path, usage=(0.5, 0.25), until=(30, 60))
+    for by in ("gpu", "workload", None):
+        (row,) = rows(by)
+        active, reserved = row["kv_active_bytes"], row["kv_reserved_bytes"]
+        assert reserved == POOL and abs(active - reserved // 4) < 2 * POOL // 27_471
+    first, second = command("rightsize", "--to", HOUR[3])["engines"]
+    assert (first["told_by"], first["counts"]) == ("job vllm of prom-a", False)
+    assert (second["told_by"], second["counts"]) == ("job vllm of prom-b", True)
+
+
+def test_the_advisor_says_which_of_two_counts(tmp_path: Path, client: Client) -> None:
+    two_stores(tmp_path, until=(30, 60))
+    user = get_user_model().objects.create_user("engineer", password="a-long-sentence")
+    user.groups.add(*Group.objects.filter(name__in=("reader", "engineer")))
+    client.force_login(user)
+    page = client.get("/rightsizing/").content.decode()
+    for store, how in (("prom-a", "it is not added up"), ("prom-b", "it is the one that counts")):
+        said = f"this is what job vllm of {store} tells"
+        assert how in page[page.index(said) :][:300]
 
 
 @pytest.mark.parametrize("out", ["prom-a", "prom-b"])

@@ -14,6 +14,7 @@ from finops.core.period import Period
 from finops.ledger.models import CacheHour, Series
 
 from .as_of import known_by
+from .memory_fleet import Fleet
 from .presence import placed
 
 FIELDS = (
@@ -46,9 +47,12 @@ def engine_memory(
     assign: Assigner,
     stated: Mapping[str, Stated],
     preempted: Mapping[tuple[int, str], int],
+    known: Fleet,
     as_of: datetime | None = None,
 ) -> dict[str, tuple[EngineMemory, ...]]:
-    """Engines by workload, each with its figures; the newest revision of each hour counts."""
+    """Engines by workload, each with its figures; the newest revision of each hour counts. `known`
+    are the period's engines as they are told once or twice."""
+    twice = {one.series.pk: (one.told_by, one.counts) for one in known.engines}
     engines: dict[tuple[str, int], _Engine] = {}
     series = _series(period)
     rows: dict[int, list[CacheRow]] = {}
@@ -62,12 +66,14 @@ def engine_memory(
             if place.kind == WORKLOAD and place.target:
                 engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
     found: dict[str, list[EngineMemory]] = {}
-    for (slug, _), engine in engines.items():
+    for (slug, series_id), engine in engines.items():
         figures = kv_figures(engine.rows, *stated.get(slug, (None, None)))
         if figures is not None:
             one = engine.series
             count = preempted.get((one.target_id, one.engine))
-            found.setdefault(slug, []).append(EngineMemory(_name(one), figures, count))
+            found.setdefault(slug, []).append(
+                EngineMemory(_name(one), figures, count, *twice.get(series_id, ()))
+            )
     return {slug: tuple(sorted(all_, key=lambda e: e.engine)) for slug, all_ in found.items()}
 
 

@@ -1,7 +1,8 @@
 """Engines that two scrape jobs or two stores tell of: one engine's memory counted once (method §2.7).
 
-Whether they are one is for a person to decide, as with tokens. Once a rule puts all but one of them
-out of scope, the others are set aside here too: a card cannot hold one engine twice.
+Whether they are one is for a person to decide, as with tokens. Until then each stands in lists of
+engines for itself, and where engines are added up the one that was read longest counts: a card cannot
+hold one engine twice. Once a rule puts all but one of them out of scope, the others are set aside.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ APART = ("WorkerId", "ReplicaId")
 
 
 def tell_once(known: Fleet) -> None:
-    """Marks each engine of a fleet that is told twice, and sets aside what a rule decided."""
+    """Marks each engine of a fleet that is told twice, says which of them counts until a rule decides,
+    and sets aside what a rule decided."""
     aside: dict[int, EngineMemory] = {}
     for group in _groups(known.engines):
         for engine in group:
@@ -30,10 +32,28 @@ def tell_once(known: Fleet) -> None:
             else:
                 engine.told_again = [one for one in others if not one.out_of_scope]
                 engine.set_aside = [one for one in others if one.out_of_scope]
+        _choose([one for one in group if not one.out_of_scope])
     for device in known.devices.values():
         _hand_over(device, aside)
     known.doubles = [one for one in known.engines if id(one) in aside]
     known.engines = [one for one in known.engines if id(one) not in aside]
+
+
+def once(engines: Iterable[EngineMemory]) -> list[EngineMemory]:
+    """Engines as they may be added up: without those in whose place another of them counts."""
+    known = list(engines)
+    counting = {id(one) for one in known}
+    return [one for one in known if id(one.counted_as) not in counting]
+
+
+def _choose(group: Sequence[EngineMemory]) -> None:
+    """Of engines that may be one, the one that was read longest counts, one with a workload before
+    one without; ties by source and job."""
+    counting: list[EngineMemory] = []
+    for engine in sorted(group, key=lambda one: (one.slug is None, -one.read_ms, one.reader)):
+        engine.counted_as = next((one for one in counting if _may_be_one(one, engine)), None)
+        if engine.counted_as is None:
+            counting.append(engine)
 
 
 def _groups(engines: Sequence[EngineMemory]) -> list[list[EngineMemory]]:
@@ -62,12 +82,15 @@ def readers(engine: EngineMemory, others: Iterable[EngineMemory]) -> str:
 
 
 def _hand_over(device: Device, aside: dict[int, EngineMemory]) -> None:
-    """What is set aside leaves its place on the card to the one that counts, if it has none."""
+    """What is set aside leaves its place on the card to the one that counts, if it has none; what
+    is not decided shares it."""
     placed: list[tuple[EngineMemory, int]] = []
     for engine, number in device.engines:
-        kept = aside.get(id(engine), engine)
-        if not any(kept is one for one, _ in placed):
-            placed.append((kept, number))
-        if device.name not in kept.devices:
-            kept.devices.append(device.name)
+        for kept in (aside.get(id(engine), engine), engine.counted_as):
+            if kept is None:
+                continue
+            if not any(kept is one for one, _ in placed):
+                placed.append((kept, number))
+            if device.name not in kept.devices:
+                kept.devices.append(device.name)
     device.engines = placed

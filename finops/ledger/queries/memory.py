@@ -19,7 +19,7 @@ from finops.core.period import Period, instant_of, rfc3339
 from finops.core.presence import Span, at_once, length_ms
 from finops.ledger.models import DeviceHour
 
-from .engines_twice import readers
+from .engines_twice import once, readers
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 from .reading import read
 
@@ -34,8 +34,8 @@ TWO_ENGINES = (
     "{} engines share this GPU at one time: the parts of each are told by its own log and gauges"
 )
 TOLD_AGAIN = (
-    "read twice, it seems: {} is told by {}. Its memory stands here once for each; put all but one "
-    "out of scope by a rule on job or source"
+    "read twice, it seems: {} is told by {}. Until a rule on job or source puts all but one out of "
+    "scope, the one read longest counts where engines are added up"
 )
 SET_ASIDE = "told twice and counted once: {} by {}; a rule put all but one out of scope"
 OTHERS = (
@@ -80,7 +80,10 @@ def _device(
     *,
     whole: bool,
 ) -> _Piece:
-    """One GPU; unless `whole`, just the time in which one of these engines was on it."""
+    """One GPU; unless `whole`, just the time in which one of these engines was on it. What may be
+    one engine counts once."""
+    counting = {id(engine) for engine in once(engine for engine, _ in engines)}
+    engines = [(engine, number) for engine, number in engines if id(engine) in counting]
     spans = _held(device, (engine for engine, _ in engines), hour, whole=whole)
     rows = device.rows_of(hour)
     if not whole:
@@ -121,7 +124,7 @@ def _other(device: Device, row: DeviceHour) -> Decimal | int | None:
 
     All that is in use where pods are told and none of them is an engine's.
     """
-    engines = [engine for engine, _ in device.engines]
+    engines = once(engine for engine, _ in device.engines)
     now = at_once([(1, engine.there(row.hour)) for engine in engines]) or len(engines)
     told = other_byte_ms(row.holders, {"/".join(one.tenant) for one in engines}, now)
     if told is None and row.tenants and not engines:
@@ -137,7 +140,9 @@ def group_table(
     whole_devices: bool = False,
 ) -> Table:
     """Engines together with the GPUs they are on, each for the share of the time it was there; a
-    GPU is counted once. With `whole_devices` GPUs count for all the time they were measured."""
+    GPU is counted once, and so is what may be one engine. With `whole_devices` GPUs count for all
+    the time they were measured."""
+    engines = once(engines)
     pieces, chosen = [], {id(engine) for engine in engines}
     for device in devices:
         mine = [(engine, n) for engine, n in device.engines if id(engine) in chosen]
@@ -240,8 +245,7 @@ def _gpu_row(device: Device) -> dict[str, Any]:
     labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
     value |= _peak_of_devices([device])
-    told_again = any(engine.told_again for engine, _ in device.engines)
-    if device.engines_at_once > 1 and not told_again:
+    if device.engines_at_once > 1:
         flags.append(TWO_ENGINES.format(device.engines_at_once))
     over = over_profile(value)
     if over is not None:
@@ -260,7 +264,8 @@ def _others_at_start(device: Device) -> int | None:
     that followed each other the most."""
     if device.engines_at_once > 1:
         return None
-    told = [engine.worker(number) for engine, number in device.engines]
+    counting = {id(engine) for engine in once(engine for engine, _ in device.engines)}
+    told = [engine.worker(number) for engine, number in device.engines if id(engine) in counting]
     pairs = [(one.get("total_bytes"), one.get("free_at_start_bytes")) for one in told]
     held = [None if None in (t, f) else int(t or 0) - int(f or 0) for t, f in pairs]
     known = [value for value in held if value is not None]
@@ -275,7 +280,11 @@ def _group_row(
     *,
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Engines together with the GPUs they are on, a GPU counted once; `whole`: with all GPUs."""
+    """Engines together with the GPUs they are on, a GPU counted once; `whole`: with all GPUs.
+
+    What may be one engine counts once, and that is said.
+    """
+    every, engines = engines, once(engines)
     names = {name for engine in engines for name in engine.devices}
     if whole:
         names |= known.devices.keys()
@@ -295,7 +304,7 @@ def _group_row(
     value |= _seen(engines)
     value |= group_table(engines, devices, whole_devices=whole).as_json()
     value |= _busiest(engines, devices, whole_devices=whole)
-    return value | _peak_of_devices(devices) | _engine_values(engines, flags)
+    return value | _peak_of_devices(devices) | _engine_values(every, flags)
 
 
 def _seen(engines: list[EngineMemory]) -> dict[str, Any]:
@@ -334,10 +343,11 @@ def _peak_of_devices(devices: list[Device]) -> dict[str, Any]:
 
 def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, Any]:
     """What the reservation bought, the peak, and where the figures come from."""
-    figures = [(engine, found) for engine in engines if (found := engine.figures())]
+    counting = once(engines)
+    figures = [(engine, found) for engine in counting if (found := engine.figures())]
     stale = sum(found.stale_ms for _, found in figures)
     flags = [*flags, *_told_twice(engines)]
-    if any(not engine.is_told for engine in engines):
+    if any(not engine.is_told for engine in counting):
         flags = [*flags, NO_LOG]
     if stale:
         flags = [*flags, STALE]

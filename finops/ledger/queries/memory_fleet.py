@@ -22,7 +22,7 @@ from finops.sources.engines import role_of
 
 from .allocation import assign_series
 from .as_of import known_by
-from .engines_twice import tell_once
+from .engines_twice import once, readers, tell_once
 from .evidence import Evidence, KvBytes, names_shown
 from .presence import HOUR, begun_by, placed
 
@@ -41,8 +41,9 @@ tells of a host's GPUs, and one alone of its engines, it is one host, whichever 
 class EngineMemory:
     """One engine over the period: its hours, the start it had, and the GPUs it was on.
 
-    `told_again` are others that may be this engine, read by another job or source; `set_aside`
-    those of them that a rule put out of scope and that count no more.
+    `told_again` are others that may be this engine, read by another job or source; `counted_as` is
+    the one of them that counts where they are added up, None where this one does; `set_aside` are
+    those that a rule put out of scope and that count no more.
     """
 
     series: Series
@@ -59,6 +60,7 @@ class EngineMemory:
     out_of_scope: bool = False
     told_again: list[EngineMemory] = field(default_factory=list)
     set_aside: list[EngineMemory] = field(default_factory=list)
+    counted_as: EngineMemory | None = None
 
     def __post_init__(self) -> None:
         self.by_hour = {row.hour: row for row in self.rows}
@@ -84,6 +86,21 @@ class EngineMemory:
     def reader(self) -> tuple[str, str]:
         """The source that told of it, and the scrape job there."""
         return self.series.target.source.name, self.series.target.job
+
+    @property
+    def read_ms(self) -> int:
+        """How long it was read in the period, stale gauges included."""
+        return sum(row.observed_ms + row.stale_ms for row in self.rows)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts among the engines of its workload."""
+        return self.counted_as is None or self.counted_as.slug != self.slug
+
+    @property
+    def told_by(self) -> str | None:
+        """Who tells of it, in words, where another may tell of the same engine and no rule decided."""
+        return readers(self, ()) if self.told_again else None
 
     @property
     def tenant(self) -> tuple[str, str]:
@@ -178,7 +195,8 @@ class Device:
     @property
     def engines_at_once(self) -> int:
         """The most engines that were on it at one time: those that follow each other are one."""
-        return at_once([(1, engine.spans.values()) for engine, _ in self.engines])
+        engines = once(engine for engine, _ in self.engines)
+        return at_once([(1, engine.spans.values()) for engine in engines])
 
     def rows_of(self, hour: datetime | None) -> list[DeviceHour]:
         """The rows of one hour, of the whole period for None."""
@@ -347,7 +365,7 @@ def _engines(
         engine.out_of_scope = place.kind == OUT_OF_SCOPE
         engine.agreement = evidence.agreement_of(start) if start else None
         found.append(engine)
-    return sorted(found, key=lambda e: (e.slug or "", e.name))
+    return sorted(found, key=lambda e: (e.slug or "", e.name, e.series.pk))
 
 
 def device_rows(period: Period, as_of: datetime | None) -> Iterable[DeviceHour]:

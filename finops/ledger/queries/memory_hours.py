@@ -7,20 +7,21 @@ from datetime import datetime
 from finops.core.memory_hours import MemoryHours, memory_hours
 from finops.core.period import Period
 
+from .engines_twice import once
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 
 
 def hours_by_workload(
     period: Period, as_of: datetime | None = None, known: Fleet | None = None
 ) -> dict[str, MemoryHours]:
-    """By workload: reserved and active of its engines together, hour by hour; `known` where the
-    period's engines have been read already."""
+    """By workload: reserved and active of its engines together, hour by hour, what may be one engine
+    once; `known` where the period's engines have been read already."""
     known = known or fleet(period, as_of)
     engines: dict[str, list[EngineMemory]] = {}
     for engine in known.engines:
         if engine.slug is not None:
             engines.setdefault(engine.slug, []).append(engine)
-    found = {slug: _hours(slug, period, mine, known) for slug, mine in engines.items()}
+    found = {slug: _hours(slug, period, once(mine), known) for slug, mine in engines.items()}
     return {slug: hours for slug, hours in found.items() if hours is not None}
 
 

@@ -14,6 +14,7 @@ from finops.core.replicas_memory import standing_out
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart
 
 from .as_of import known_by
+from .engines_twice import once
 from .memory import device_table
 from .memory_fleet import Device, EngineMemory, Fleet, fleet
 
@@ -30,7 +31,7 @@ def memory_notices(period: Period, as_of: datetime | None = None) -> Iterator[No
     if not any(rows.filter(known_by(as_of)).exists() for rows in read):
         return
     known = fleet(period, as_of)
-    for engine in known.engines:
+    for engine in once(known.engines):
         yield from _log(engine)
     yield from _replicas(known)
     for _, device in sorted(known.devices.items()):
@@ -41,7 +42,7 @@ def _replicas(known: Fleet) -> Iterator[Notice]:
     """Engines whose pool is far from that of their equals."""
     told = [
         (engine.name, (engine.slug, *_kind(engine, known)), pool)
-        for engine in known.engines
+        for engine in once(known.engines)
         if engine.slug is not None and (pool := pool_tokens(engine.rows[-1])) is not None
     ]
     for name, pool, middle, away in standing_out(told):
@@ -88,18 +89,13 @@ def _device(device: Device) -> Iterator[Notice]:
             f"another needs, and what each used is {_apart(device)}.",
         )
     rest = device_table(device).unattributed
-    twice = sorted({engine.name for engine, _ in device.engines if engine.told_again})
     if rest is not None and rest < 0:
-        why = (
-            f"{', '.join(twice)} may be read twice and count for each (duplicate-series)."
-            if twice
-            else "An engine on another GPU, a log of another start or a wrong configuration may be "
-            "counted."
-        )
         yield Notice(
             "memory-over-total",
             device.name,
-            f"GPU {device.name}: the known parts exceed the device's memory by {gib(-rest)}. {why}",
+            f"GPU {device.name}: the known parts exceed the device's memory by {gib(-rest)}. "
+            "An engine on another GPU, a log of another start or a wrong configuration may be "
+            "counted.",
         )
 
 

@@ -31,6 +31,7 @@ from finops.ledger.models import CacheHour
 
 from .as_of import known_by
 from .counts import preemptions
+from .engines_twice import once
 from .evidence import bytes_of_a_block
 from .guidance import Kind, Told, busiest, guidance_of, kind_of, load_of, told
 from .ladder import rungs_by_kind
@@ -147,6 +148,8 @@ def _row(
     value: dict[str, Any] = {
         "engine": engine.name,
         "workload": engine.slug,
+        "told_by": engine.told_by,
+        "counts": engine.counts,
         "from": rfc3339(known.period.start),
         "to": rfc3339(known.period.end),
         "coverage": plain(round_half_even(window.coverage, 4)),
@@ -255,7 +258,7 @@ def _money(
     cost = None
     if engine.slug is not None:
         whole = reading.whole.cost(engine.slug, reading.currency)
-        mine = [other for other in known.engines if other.slug == engine.slug]
+        mine = once(other for other in known.engines if other.slug == engine.slug)
         gpus = sum(other.gpus for other in mine)
         cost = divide(whole * engine.gpus, Decimal(gpus)) if whole and gpus else None
     return money_sentence(

@@ -67,6 +67,10 @@ def _engine(row: dict[str, Any]) -> str:
         f"{row['engine']} ({row['workload'] or 'no workload'}): {row['verdict']}",
         f"  {row['why']}",
     ]
+    if row["told_by"]:
+        added = "counts" if row["counts"] else "is not added up"
+        text.append(f"  Told by {row['told_by']}, and again by another: read twice, it seems; this "
+                    f"one {added} until a rule decides.")  # fmt: skip
     if row["proposal"]:
         one = row["proposal"]
         text.append(
