@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 
+from finops.sources import currencies
+
 HOUR = timedelta(hours=1)
 
 
@@ -49,10 +51,12 @@ def listed(name: str) -> list[str]:
 
 
 def currency(name: str) -> str:
-    """The variable as a currency's code of three capital letters; "" when it is unset."""
+    """The variable as a currency's code of ISO 4217; "" when it is unset."""
     value = text(name)
-    if value and not (len(value) == 3 and value.isascii() and value.isalpha() and value.isupper()):
-        raise ImproperlyConfigured(f"{name}={value!r}: write a currency's code, like USD or EUR.")
+    if value and (reason := currencies.refusal(value)):
+        raise ImproperlyConfigured(
+            f"{name}={value!r} {reason}. Write a currency's code, like USD or EUR."
+        )
     return value
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Final
 
+from finops.sources import currencies
 from finops.sources.cells import number
 from finops.sources.files import csv_rows, read_whole
 from finops.sources.records import Account, FxRateRecord, Parsed, Refused, Rejection
@@ -78,8 +79,9 @@ def _record(line: int, day: str, code: str, cell: str) -> FxRateRecord | Rejecti
         when = _date(day.strip())
     except ValueError:
         return Rejection.of(line, "Date", day, "not a date (YYYY-MM-DD)")
-    if not _CODE.fullmatch(code):
-        return Rejection.of(line, "currency", code, "no currency code of three letters")
+    reason = currencies.refusal(code)
+    if reason:
+        return Rejection.of(line, "currency", code, reason)
     try:
         rate = number(cell.strip())
     except ValueError as error:
@@ -90,6 +92,8 @@ def _record(line: int, day: str, code: str, cell: str) -> FxRateRecord | Rejecti
 
 
 def _date(text: str) -> date:
+    if not text.isascii():  # strptime reads the digits of every script
+        raise ValueError("not a date")
     try:
         return date.fromisoformat(text)
     except ValueError:

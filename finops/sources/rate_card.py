@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from finops.core.rate_card import Card, Owned, Rate
+from finops.sources import currencies
 from finops.sources.cells import instant, number
 from finops.sources.files import read_whole
 from finops.sources.records import Account, Parsed, RateCardRecord, Refused
@@ -58,8 +59,9 @@ def card_of(value: object, version: int = 0) -> Card:
     if not rates and not owned:
         raise ValueError("the card has neither rates nor owned hardware")
     currency = _text(card, "currency", "the card")
-    if not (len(currency) == 3 and currency.isascii() and currency.isalpha()):
-        raise ValueError(f"currency {currency!r} is no code of three letters")
+    reason = currencies.refusal(currency.upper())
+    if reason:
+        raise ValueError(f"currency {currency!r} {reason}")
     name = _text(card, "rate_card", "the card")
     if len(name) > LONGEST_NAME:
         raise ValueError(f"rate_card is over {LONGEST_NAME} characters long")

@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+from finops.sources import currencies
 from finops.sources.cells import (
     NULLS,
     instant_past_midnight,
@@ -99,11 +100,13 @@ class Row:
             raise Fault(column, text, str(error)) from None
 
     def currency(self, column: str) -> str:
-        """A currency code of three letters, required."""
+        """A currency's code, required (`sources.currencies`)."""
         text = self.required(column)
-        if not (len(text) == 3 and text.isascii() and text.isalpha()):
-            raise Fault(column, text, "must be a currency code of three letters")
-        return text.upper()
+        code = text.upper()
+        reason = currencies.refusal(code)
+        if reason:
+            raise Fault(column, text, reason)
+        return code
 
     def moment(self, column: str) -> datetime:
         text = self.required(column)

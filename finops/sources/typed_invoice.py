@@ -20,7 +20,7 @@ from typing import Final
 
 from finops.core.money import EXACT, plain
 from finops.core.period import month_of, rfc3339
-from finops.sources import gpu_shapes
+from finops.sources import currencies, gpu_shapes
 from finops.sources.focus import TYPED
 
 PAPER: Final = "x_TypedInFromSha256"
@@ -96,8 +96,8 @@ class TypedInvoice:
             _check_year("billing_period", month_of(self.billing_period).start)
         except ValueError as error:
             raise NotUsable("billing_period", str(error)) from None
-        if not re.fullmatch(r"[A-Z]{3}", self.currency):
-            raise NotUsable("currency", f"a currency is a code like USD, not {self.currency[:20]}")
+        if reason := currencies.refusal(self.currency):
+            raise NotUsable("currency", f"{self.currency[:20]} {reason}")
         _check_days(self.start, self.end)
         if self.amount <= 0:
             raise NotUsable("amount", f"an amount is more than zero, not {plain(self.amount)}")

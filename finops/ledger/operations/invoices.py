@@ -9,6 +9,7 @@ from finops.core.money import parse_decimal, plain
 from finops.core.period import month_of
 from finops.ledger.models import Document, InvoiceAmount, PeriodConfirmation
 from finops.ledger.which import atomic
+from finops.sources import currencies
 from finops.trail import operations as trail
 
 
@@ -31,6 +32,8 @@ def set_invoice_amount(
     month_of(billing_period)
     exact = parse_decimal(amount) if isinstance(amount, str) else amount
     issuer, currency = _words(issuer=issuer, currency=currency)
+    if reason := currencies.refusal(currency):
+        raise ValueError(f"currency {currency[:20]} {reason}")
     invoice = _words(invoice=invoice)[0] if invoice.strip() else ""
     with atomic():
         row = InvoiceAmount.objects.create(

@@ -14,7 +14,7 @@ from pathlib import Path
 from finops.core.money import parse_decimal
 from finops.ledger.models import Document
 from finops.ledger.queries.documents import known
-from finops.sources import registry
+from finops.sources import currencies, registry
 from finops.sources.records import Refused
 
 from .charge_rows import storable
@@ -83,5 +83,5 @@ def amount_over_zero(text: str, what: str) -> Decimal:
 
 def check_currency(code: str) -> None:
     """NotAccepted for what is no code of a currency."""
-    if not (code.isascii() and code.isalpha() and code.isupper() and len(code) == 3):
-        raise NotAccepted(f"a currency is a code like USD, not {code[:20]!r}")
+    if reason := currencies.refusal(code):
+        raise NotAccepted(f"{code[:20]!r} {reason}; a currency is a code like USD")
