@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django import forms
@@ -70,6 +70,33 @@ class DayField(forms.DateField):
     default_error_messages = {"invalid": "Write the day like 2026-10-31."}
     input_formats = ["%Y-%m-%d"]
 
+    def to_python(self, value: Any) -> date | None:
+        """The day, in plain digits."""
+        return super().to_python(_plain_digits(self, value))
+
+
+class MomentField(forms.DateTimeField):
+    """A day and a time, written year first, in plain digits."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        """The moment, in plain digits."""
+        return super().to_python(_plain_digits(self, value))
+
+
+class WholeField(forms.IntegerField):
+    """A whole number in plain digits."""
+
+    def to_python(self, value: Any) -> int | None:
+        """The number, in plain digits."""
+        return super().to_python(_plain_digits(self, value))
+
+
+def _plain_digits(field: forms.Field, value: Any) -> Any:
+    """Python reads the digits of every script as numbers; a reader of a report may not."""
+    if isinstance(value, str) and any(c.isdigit() and not c.isascii() for c in value):
+        raise forms.ValidationError(field.error_messages["invalid"], code="invalid")
+    return value
+
 
 class SeveralFilesInput(forms.ClearableFileInput):
     """A file field that takes several."""
@@ -104,7 +131,7 @@ class UploadForm(PlainForm):
 class AnnotationForm(PlainForm):
     """An annotation; its instant is in the organisation's zone."""
 
-    at = forms.DateTimeField(
+    at = MomentField(
         label="When",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"],
@@ -241,7 +268,7 @@ class RuleForm(PlainForm):
         "for series. Operators: = != =~ !~",
     )
     target = forms.ChoiceField(label="Goes to", widget=LongSelect)
-    order = forms.IntegerField(
+    order = WholeField(
         label="Order", min_value=0, max_value=1_000_000, initial=100, help_text="Lower is first."
     )
     valid_from = DayField(

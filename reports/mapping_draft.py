@@ -223,6 +223,8 @@ def dates_of(examples: Sequence[str]) -> str:
 
 
 def _reads(text: str, pattern: str) -> bool:
+    if not text.isascii():
+        return False
     try:
         datetime.strptime(text.strip(), pattern)  # noqa: DTZ007 - only whether it reads
     except ValueError:
@@ -232,5 +234,7 @@ def _reads(text: str, pattern: str) -> bool:
 
 def decimal_of(examples: Sequence[str]) -> str:
     """The sign before the decimals, by amounts: a comma where it comes last and alone."""
-    commas = [t for t in examples if re.fullmatch(r"-?[\d.]*,\d{1,2}|-?\d+,\d{4,}", t.strip())]
+    commas = [
+        t for t in examples if re.fullmatch(r"-?[0-9.]*,[0-9]{1,2}|-?[0-9]+,[0-9]{4,}", t.strip())
+    ]
     return "," if commas else "."

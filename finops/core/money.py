@@ -25,7 +25,7 @@ EXACT = Context(prec=400, traps=[InvalidOperation, DivisionByZero, Overflow, Ine
 WIDE = Context(
     prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow]
 )
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,6})?")
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
 MICROSECOND = timedelta(microseconds=1)
 PART_DIGITS = 4
 
@@ -33,8 +33,8 @@ PART_DIGITS = 4
 def parse_decimal(text: str) -> Decimal:
     """The exact value of a number as invoices write it: `12.5`, `1.81E-8`, `-3`.
 
-    Raises ValueError for NaN, infinity, thousands separators, and exponents or lengths no
-    amount of money can have (method §1; FOCUS NumericFormat).
+    Raises ValueError for NaN, infinity, thousands separators, digits of other scripts (which
+    `Decimal` reads, and readers of a report do not), and exponents or lengths no amount of money can have (method §1; FOCUS NumericFormat).
     """
     text = text.strip()
     if not NUMBER.fullmatch(text):
@@ -47,6 +47,11 @@ def parse_decimal(text: str) -> Decimal:
     if -int(value.as_tuple().exponent) > 2 * LARGEST_EXPONENT or len(value.as_tuple().digits) > 120:
         raise ValueError(f"number with too many digits: {text[:40]!r}")
     return value
+
+
+def whole_or_none(text: str) -> int | None:
+    """The whole number that a label writes in plain digits; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def plain(value: Decimal) -> str:

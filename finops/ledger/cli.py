@@ -8,6 +8,7 @@ goes to stderr; with `--json`, stdout holds one JSON document and nothing else.
 import getpass
 import json
 import os
+import re
 import sys
 import unicodedata
 from abc import ABC, abstractmethod
@@ -31,6 +32,13 @@ _STEERING = {"Cc", "Cf", "Zl", "Zp"}  # kinds of signs: control, format, line an
 
 class CannotRun(ValueError):
     """The command cannot do what was asked; the text says why, for the person who asked."""
+
+
+def whole_number(text: str) -> int:
+    """A whole number in plain digits, for an argument: `int` reads the digits of every script."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError(text)
+    return int(text)
 
 
 class Sentences(BaseCommand):

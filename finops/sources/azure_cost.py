@@ -48,7 +48,7 @@ _FREQUENCIES: Final = {
 MACHINES: Final = frozenset(
     ["virtual machines", "cloud services", "azure machine learning", "machine learning"]
 )
-_BLOCK: Final = re.compile(r"(\d+)\s*([KMB]?)(?:\s+(.*))?", re.DOTALL)
+_BLOCK: Final = re.compile(r"([0-9]+)\s*([KMB]?)(?:\s+(.*))?", re.DOTALL)
 _POWERS: Final = {"": 1, "K": 1000, "M": 1_000_000, "B": 1_000_000_000}
 _PARQUET_SIGNS: Final = (b"metercategory", b"cost", b"chargetype")
 

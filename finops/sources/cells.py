@@ -27,7 +27,7 @@ _INSTANT: Final = re.compile(
     r"(?: ?(Z|UTC|[+-]\d\d(?::?\d\d)?))?",
     re.ASCII,
 )
-_PAST_MIDNIGHT: Final = re.compile(r"(\d{4}-\d{2}-\d{2}[T ])(2[4-9]|3\d|4[0-7])(:.*)")
+_PAST_MIDNIGHT: Final = re.compile(r"(\d{4}-\d{2}-\d{2}[T ])(2[4-9]|3\d|4[0-7])(:.*)", re.ASCII)
 _SLASHES: Final = re.compile(
     r"(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?: (\d\d?):(\d\d)(?::(\d\d))?)?", re.ASCII
 )

@@ -30,8 +30,8 @@ NUMBERS: Final = frozenset(_NUMBERS.split())
 DATES: Final = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")
 LONGEST: Final = 400
 _THOUSANDS: Final = {
-    ",": re.compile(r"-?\d{1,3}(\.\d{3})+(,\d+)?"),
-    ".": re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?"),
+    ",": re.compile(r"-?\d{1,3}(\.\d{3})+(,\d+)?", re.ASCII),
+    ".": re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII),
 }
 _DAY_FIRST_TIME: Final = ("%H", "%I", "%c", "%X", "%T", "%R", "%s")
 
@@ -201,6 +201,10 @@ def _number(text: str, decimal: str) -> str:
 
 
 def _date(text: str, pattern: str) -> str:
+    if any(sign.isdigit() and not sign.isascii() for sign in text):
+        return (
+            f"{text} (digits of another script)"  # strptime reads them; a report's reader may not
+        )
     try:
         found = datetime.strptime(text, pattern)  # noqa: DTZ007 - UTC where no zone is written
     except ValueError:

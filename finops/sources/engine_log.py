@@ -25,16 +25,18 @@ FORMATS: Final[tuple[str, ...]] = ("engine-log",)
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTAINER: Final = re.compile(
-    r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?"
+    r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?",
+    re.ASCII,
 )
 _COMPOSE: Final = re.compile(r"^[\w./-]+\s*\|\s")
-_RANK: Final = re.compile(r"\s*\[rank(\d+)\]:\s*")
+_RANK: Final = re.compile(r"\s*\[rank(\d+)\]:\s*", re.ASCII)
 _PROCESS: Final = re.compile(
     r"\s*\((?P<name>[A-Za-z][\w.-]*)(?P<parts>(?:\s+(?:DP|PP|TP)\d+)*)(?:\s+rank=(?P<rank>\d+))?"
-    r"(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)(?=\s)"
+    r"(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)(?=\s)",
+    re.ASCII,
 )  # fmt: skip
-_STAMP: Final = re.compile(r"\b((?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d)\b")
-_PART: Final = re.compile(r"[_ ](DP|PP|TP)(\d+)")
+_STAMP: Final = re.compile(r"\b((?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d)\b", re.ASCII)
+_PART: Final = re.compile(r"[_ ](DP|PP|TP)(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def _process(text: str) -> Process:
 def _within(outer: Process, match: re.Match[str]) -> Process:
     name = match["name"]
     told = {kind: int(number) for kind, number in _PART.findall(name + match["parts"])}
-    engine = re.fullmatch(r"EngineCore_(\d+)", name)
+    engine = re.fullmatch(r"EngineCore_(\d+)", name, re.ASCII)
     if engine:
         told["DP"] = int(engine[1])
     return Process(

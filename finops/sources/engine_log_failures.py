@@ -9,29 +9,29 @@ from typing import Final
 
 from finops.core.engine_start import Failure, Printed
 
-_SIZE: Final = r"(-?\d+(?:\.\d+)?)\s?([KMG]i?B|bytes)"
+_SIZE: Final = r"(-?[0-9]+(?:\.[0-9]+)?)\s?([KMG]i?B|bytes)"
 _UNITS: Final = {"bytes": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LONGEST_TEXT: Final = 600
 
 _NO_SPACE: Final = re.compile(r"No available memory for the cache blocks")
 _TOKENS: Final = re.compile(
-    r"The model's max seq len \((\d+)\) is larger than the maximum number of tokens that can be "
-    r"stored in KV cache \((\d+)\)"
+    r"The model's max seq len \(([0-9]+)\) is larger than the maximum number of tokens that can be "
+    r"stored in KV cache \(([0-9]+)\)"
 )
 _BYTES: Final = re.compile(
-    r"To serve at least one request with the models?'s max seq len \((\d+)\), \(?(-?[\d.]+) Gi?B KV "
-    r"cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) Gi?B\)"
+    r"To serve at least one request with the models?'s max seq len \(([0-9]+)\), \(?(-?[0-9.]+) Gi?B KV "
+    r"cache is needed, which is larger than the available KV cache memory \((-?[0-9.]+) Gi?B\)"
 )
-_ESTIMATE: Final = re.compile(r"estimated maximum model length is (\d+)")
+_ESTIMATE: Final = re.compile(r"estimated maximum model length is ([0-9]+)")
 _BUSY: Final = re.compile(
-    r"Free memory on device(?: [\w:]+)? \(([\d.]+)/([\d.]+) GiB\) on startup is less than desired "
-    r"GPU memory utilization \(([\d.]+), ([\d.]+) GiB\)"
+    r"Free memory on device(?: [\w:]+)? \(([0-9.]+)/([0-9.]+) GiB\) on startup is less than desired "
+    r"GPU memory utilization \(([0-9.]+), ([0-9.]+) GiB\)"
 )
 _DISTURBED: Final = re.compile(r"Error in memory profiling")
 # Whole bytes without a unit to vLLM 0.8, GiB after it.
 _FREED: Final = re.compile(
-    r"[Ii]nitial free memory:?\s*(\d+(?:\.\d+)?)(?:\s?([KMG]i?B|bytes))?\b[^,]*,\s*current free memory:?\s*"
-    r"(\d+(?:\.\d+)?)(?:\s?([KMG]i?B|bytes))?\b"
+    r"[Ii]nitial free memory:?\s*([0-9]+(?:\.[0-9]+)?)(?:\s?([KMG]i?B|bytes))?\b[^,]*,\s*current free memory:?\s*"
+    r"([0-9]+(?:\.[0-9]+)?)(?:\s?([KMG]i?B|bytes))?\b"
 )
 _OUT: Final = re.compile(r"OutOfMemoryError|(?:CUDA|HIP|XPU)(?: error:)? out of memory")
 _TRIED: Final = re.compile(r"out of memory\. Tried to allocate " + _SIZE)

@@ -129,7 +129,9 @@ _LOOKS_GPU: Final = re.compile(
 )
 _NO_GPU: Final = re.compile(r"\b(?:non|no|without)[ -]+GPUs?\b", re.I)
 _GPU_WORD: Final = re.compile(r"(?<![A-Za-z0-9])GPUs?(?![A-Za-z0-9])", re.I)
-_TIMES: Final = re.compile(r"(?<![\d.])(\d{1,3})\s?[x×][\s_]?(?=[A-Z])|\bx\s?(\d{1,3})\b", re.I)
+_TIMES: Final = re.compile(
+    r"(?<![0-9.])([0-9]{1,3})\s?[x×][\s_]?(?=[A-Z])|\bx\s?([0-9]{1,3})\b", re.I
+)
 _HOST_PARTS: Final = {
     "a2": "A100",
     "a3": "H100",

@@ -138,7 +138,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _float(text: str) -> float:
-    if "_" in text:
+    if "_" in text or not text.isascii():  # float reads the digits of every script
         raise ValueError("not a number")
     try:
         return float(text)

@@ -274,7 +274,8 @@ def _quick_columns(pairs: list[Any]) -> tuple[array[int], array[float]] | None:
     """Both columns when every sample is as it should be, else None."""
     try:
         times, texts = zip(*pairs, strict=True) if pairs else ((), ())
-        if "_" in "".join(texts) or not set(map(type, times)) <= {int, float}:
+        joined = "".join(texts)
+        if "_" in joined or not joined.isascii() or not set(map(type, times)) <= {int, float}:
             return None
         times_ms = _milliseconds(times)
         return None if times_ms is None else (times_ms, array("d", map(float, texts)))
@@ -314,7 +315,7 @@ def _fault(pair: Any) -> str | None:
     time, text = pair
     if type(time) not in (int, float) or not math.isfinite(time) or abs(time) >= MAX_TIME_S:
         return "the time of a sample must be a number of seconds"
-    if not isinstance(text, str) or "_" in text:
+    if not isinstance(text, str) or "_" in text or not text.isascii():
         return "the value of a sample must be a number written as text"
     try:
         float(text)

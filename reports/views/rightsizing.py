@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from finops.core.money import plain
+from finops.core.money import parse_decimal, plain
 from finops.core.period import rfc3339
 from finops.core.rightsizing import HIGHEST, LEAST, STEP
 from finops.ledger.queries.rightsizing import last_window, rightsizing
@@ -66,10 +66,10 @@ def _setting(text: str) -> tuple[Decimal | None, str]:
     if not text:
         return None, ""
     try:
-        found = Decimal(text)
-    except InvalidOperation:
-        found = Decimal("NaN")
-    if len(text) > 12 or not found.is_finite() or not LEAST <= found <= 1:
+        found = parse_decimal(text)
+    except ValueError:
+        found = Decimal(0)
+    if len(text) > 12 or not LEAST <= found <= 1:
         return None, f"A setting is a share from {plain(LEAST)} to 1, like 0.80."
     return found, ""
 

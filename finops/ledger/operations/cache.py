@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
 from finops.core.cache import Engine, Gauge, Pool
 from finops.core.cache_columns import cache_hours_together
+from finops.core.money import parse_decimal, whole_or_none
 from finops.core.period import HOUR_MS
 from finops.ledger.models import Series
 from finops.sources.engines import role_of
@@ -117,7 +117,7 @@ def _usage_series(series: Sequence[Series]) -> list[Series]:
 
 def _ranks(series: Series) -> list[int]:
     texts = (series.labels.get(name, "") for name in RANKS)
-    return [int(text) if text.isdigit() else 0 for text in texts]
+    return [whole_or_none(text) or 0 for text in texts]
 
 
 def _engine(usage: Series, series: Sequence[Series], gauges: Gauges) -> Engine:
@@ -206,14 +206,13 @@ def _pool(from_ms: int, labels: Mapping[str, str], engines: int) -> Pool:
 
 
 def _whole(labels: Mapping[str, str], name: str) -> int | None:
-    text = labels.get(name, "")
-    return int(text) if text.isdigit() and len(text) < 19 else None
+    return whole_or_none(labels.get(name, ""))
 
 
 def _max_model_len(size_tokens: int | None, concurrency: str | None) -> int | None:
     """The engine exports no `max_model_len`; its pool over its concurrency gives it."""
     try:
-        share = Decimal(concurrency or "")
+        share = parse_decimal(concurrency or "")
         return round(size_tokens / share) if size_tokens and share > 0 else None
-    except InvalidOperation:
+    except ValueError:
         return None

@@ -22,7 +22,7 @@ class Unknown(ValueError):
 def series_named(text: str) -> Series:
     """A series by its number, or by its metric and as many labels as tell it from the others, as
     `series` and `totals` write them. Raises Unknown."""
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         found = list(Series.objects.filter(pk=int(text)))
     else:
         metric, _, inner = text.partition("{")

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from finops.core.ladder import SeenHour, rungs
+from finops.core.money import whole_or_none
 from finops.core.period import Period
 from finops.ledger.models import CacheHour, DeviceHour, Series, TokenHour
 
@@ -113,12 +114,12 @@ def _settings(engine: EngineMemory) -> tuple[Any, ...]:
     workers = [
         {name: one[name] for name in WORKER if one.get(name) is not None} for one in engine.workers
     ]
-    given = configuration.get("kv_cache_memory_bytes", "")
+    given = whole_or_none(configuration.get("kv_cache_memory_bytes", ""))
     return (
         engine.series.pk, kind_name(kind_of(engine.series)), workers, engine.gpus_by_log,
         engine.start.document_id if engine.start else None, log.get("utilization"),
         log.get("max_model_len"), configuration.get("kv_bytes"),
-        given if given.isdigit() else None, is_sized_by_hand(configuration),
+        given, is_sized_by_hand(configuration),
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def _hours(
 
 def _is_share(text: str | None) -> bool:
     whole, _, part = (text or "").partition(".")
-    return whole in ("0", "1") and (not part or part.isdigit())
+    return whole in ("0", "1") and (not part or (part.isascii() and part.isdigit()))
 
 
 def _preempted(

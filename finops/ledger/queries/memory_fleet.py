@@ -15,6 +15,7 @@ from typing import Any
 from finops.core.allocation import OUT_OF_SCOPE, WORKLOAD
 from finops.core.kv_agreement import Agreement
 from finops.core.memory import CacheRow, KvFigures, kv_figures, presence
+from finops.core.money import whole_or_none
 from finops.core.period import Period, milliseconds
 from finops.core.presence import Span, at_once, spans_of
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
@@ -165,10 +166,9 @@ class EngineMemory:
         if self.kv is not None and row.pool_tokens is not None:
             return row.pool_tokens * self.kv.bytes_per_token
         size = self.worker(number).get("kv_bytes")
-        given = self.configuration.get("kv_cache_memory_bytes", "")
-        if size is None and given.isdigit():
-            return int(given)
-        return None if size is None else int(size)
+        if size is None:
+            return whole_or_none(self.configuration.get("kv_cache_memory_bytes", ""))
+        return int(size)
 
 
 @dataclass(slots=True)
@@ -328,7 +328,7 @@ def _in_order(device: Device) -> tuple[int, str]:
 def place_of(row: DeviceHour) -> int:
     """The number of a GPU among those of its machine; 0 where the exporter tells none."""
     text = row.labels.get("gpu") or row.labels.get("gpu_id") or ""
-    return int(text) if text.isdigit() else 0
+    return whole_or_none(text) or 0
 
 
 def _engines(

@@ -17,7 +17,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import OperationalError, connections
 
 from finops import embedded, first_login, service
-from finops.ledger.cli import Sentences
+from finops.ledger.cli import Sentences, whole_number
 from finops.processes import Keeper
 
 CANNOT_RUN = 2
@@ -29,7 +29,9 @@ class Command(Sentences):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-sample", action="store_true", help="without the sample company")
-        parser.add_argument("--port", type=int, default=settings.PORT, help="default: %(default)s")
+        parser.add_argument(
+            "--port", type=whole_number, default=settings.PORT, help="default: %(default)s"
+        )
         parser.add_argument(
             "--host", default=settings.HOST, help="default: %(default)s, this machine only"
         )

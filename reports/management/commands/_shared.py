@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, whole_number
 from finops.ledger.cli import Command as Base
 from reports.models import Report
 from reports.operations.closing import week_asked
@@ -26,7 +26,7 @@ class ReportCommand(Base):
         parser.add_argument("week", metavar="WEEK", help="like 2026-W47, or latest")
         parser.add_argument("--by", default=None, metavar="USER", help="who does it")
         if self.takes_revision:
-            parser.add_argument("--revision", type=int, metavar="N")
+            parser.add_argument("--revision", type=whole_number, metavar="N")
         self.more_arguments(parser)
 
     def more_arguments(self, parser: CommandParser) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from finops.ledger.cli import whole_number
 from reports import walkthrough
 from reports.evidence.sealed import Gone
 from reports.lineage import sampled
@@ -24,7 +25,9 @@ class Command(ReportCommand):
     takes_revision = True
 
     def more_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--rows", type=int, default=10, metavar="N", help="of each kind")
+        parser.add_argument(
+            "--rows", type=whole_number, default=10, metavar="N", help="of each kind"
+        )
         parser.add_argument("--seed", help="any text; one is drawn when none is given")
 
     def act(self, **options: Any) -> tuple[dict[str, Any], bool]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from finops.core.period import Period
 from finops.ledger import cli
+from finops.ledger.cli import whole_number
 from finops.ledger.models import Baseline
 from finops.ledger.operations.baselines import (
     BASES,
@@ -66,7 +67,9 @@ class Command(cli.Command):
         add.add_argument("--approved-by", default="", metavar="USER")
         for name, told in DECISIONS.items():
             one = verb(verbs, name, told)
-            one.add_argument("number", type=int, metavar="NUMBER", help="as `list` gives it")
+            one.add_argument(
+                "number", type=whole_number, metavar="NUMBER", help="as `list` gives it"
+            )
             one.add_argument("--text", default="", help="why")
         verb(verbs, "list", "list the baselines", acts=False)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from finops.ledger import cli
+from finops.ledger.cli import whole_number
 from finops.ledger.models import Document
 from finops.ledger.operations.memory_evidence import FORMATS, link_evidence
 from finops.ledger.queries.evidence import evidence_rows
@@ -25,8 +26,8 @@ class Command(cli.Command):
         link.add_argument("document", help="its digest, or the beginning of it")
         link.add_argument("workload")
         link.add_argument("--pod", default="", help="only of the engine in this pod")
-        link.add_argument("--tp", type=int, help="GPUs of tensor parallelism")
-        link.add_argument("--pp", type=int, help="stages of pipeline parallelism")
+        link.add_argument("--tp", type=whole_number, help="GPUs of tensor parallelism")
+        link.add_argument("--pp", type=whole_number, help="stages of pipeline parallelism")
         link.add_argument("--kv-dtype", default="")
         verb(verbs, "list", "list logs and configurations", acts=False)
 

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from finops.core.kv import KV_DTYPES, KvShape, kv_shape
 from finops.core.kv_agreement import agreement
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, whole_number
 from finops.ledger.plain_command import Command as Base
 from finops.sources import engine_log
 from finops.sources.model_config import read_config
@@ -22,11 +22,15 @@ class Command(Base):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("config", metavar="CONFIG.json", help="the model's config.json")
-        parser.add_argument("--tp", type=int, default=1, help="GPUs of tensor parallelism")
-        parser.add_argument("--pp", type=int, default=1, help="stages of pipeline parallelism")
+        parser.add_argument("--tp", type=whole_number, default=1, help="GPUs of tensor parallelism")
+        parser.add_argument(
+            "--pp", type=whole_number, default=1, help="stages of pipeline parallelism"
+        )
         parser.add_argument("--kv-dtype", default="auto", help=", ".join(KV_DTYPES))
         parser.add_argument("--log", metavar="ENGINE.LOG", help="a start-up log to compare with")
-        parser.add_argument("--max-model-len", type=int, help="tokens of the longest request")
+        parser.add_argument(
+            "--max-model-len", type=whole_number, help="tokens of the longest request"
+        )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         path = self.file_of(options["config"])

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from finops.core.money import parse_decimal
 from finops.core.period import parse_instant
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, whole_number
 from finops.ledger.cli import Command as Base
 from finops.ledger.queries.rightsizing import last_window, rightsizing
 
@@ -22,7 +22,7 @@ class Command(Base):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--to", metavar="T", help="end of the window (else the last reading)")
-        parser.add_argument("--days", type=int, default=7, help="length of the window")
+        parser.add_argument("--days", type=whole_number, default=7, help="length of the window")
         parser.add_argument("--workload", metavar="SLUG", help="only its engines")
         parser.add_argument("--setting", metavar="U", help="what another share would give")
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from finops.ledger import cli
+from finops.ledger.cli import whole_number
 from finops.ledger.operations.rules import (
     DEFAULT_ORDER,
     Draft,
@@ -32,7 +33,7 @@ class Command(cli.Command):
         _draft(verb(verbs, "preview", "show what a rule would move"))
         verb(verbs, "list", "list the rules in force", acts=False)
         retire = verb(verbs, "retire", "take a rule out of force")
-        retire.add_argument("number", type=int)
+        retire.add_argument("number", type=whole_number)
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         at = datetime.now(UTC)
@@ -58,8 +59,12 @@ def _draft(parser: ArgumentParser) -> None:
     which.add_argument("--charge", metavar="CONDITIONS", help="'column=value,tag:NAME=value'")
     parser.add_argument("--from", dest="start", metavar="T", help="valid from (else always)")
     parser.add_argument("--to", dest="end", metavar="T", help="valid until (else for good)")
-    parser.add_argument("--order", type=int, default=DEFAULT_ORDER, help="lower is tried first")
-    parser.add_argument("--replaces", type=int, metavar="NUMBER", help="a new version of this rule")
+    parser.add_argument(
+        "--order", type=whole_number, default=DEFAULT_ORDER, help="lower is tried first"
+    )
+    parser.add_argument(
+        "--replaces", type=whole_number, metavar="NUMBER", help="a new version of this rule"
+    )
 
 
 def _drafted(options: dict[str, Any]) -> Draft:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, whole_number
 from finops.ledger.cli import Command as Base
 from finops.ledger.operations.snapshots import VERDICTS, decide
 from finops.ledger.queries.snapshots import with_verdict
@@ -26,7 +26,7 @@ class Command(Base):
         for action in (listed, decision):
             for name in ("--json", "--sample"):  # may stand after the action as well
                 action.add_argument(name, action="store_true", default=SUPPRESS)
-        decision.add_argument("id", type=int)
+        decision.add_argument("id", type=whole_number)
         decision.add_argument("verdict", choices=VERDICTS)
         decision.add_argument("--reason", required=True)
         decision.add_argument("--by", default=None, help="who decides")

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, whole_number
 from finops.ledger.cli import Command as Base
 from finops.trail import queries
 from finops.trail.fingerprints import Busy, fix_rows
@@ -39,7 +39,9 @@ class Command(Base):
             help="keep a fingerprint of all new rows, so that a later change of one shows",
         )
         parser.add_argument("--by", metavar="USER", help="who does it (with --fix-rows)")
-        parser.add_argument("--limit", type=int, default=50, help="how many entries to show")
+        parser.add_argument(
+            "--limit", type=whole_number, default=50, help="how many entries to show"
+        )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         if not 1 <= options["limit"] <= MOST_SHOWN:

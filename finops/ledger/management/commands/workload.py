@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from finops.ledger import cli
+from finops.ledger.cli import whole_number
 from finops.ledger.operations.objectives import set_objective
 from finops.ledger.operations.workloads import PURPOSES, add_workload, workload_named
 from finops.ledger.queries.service_levels import objective_rows
@@ -31,9 +32,13 @@ class Command(cli.Command):
         add.add_argument("--purpose", default="inference", choices=PURPOSES)
         for name in TEXTS:
             add.add_argument(f"--{name}", default="")
-        add.add_argument("--kv-bytes-per-token", type=int, help="KV bytes of one token on one GPU")
         add.add_argument(
-            "--max-model-len", type=int, help="longest request in tokens, where engines do not tell"
+            "--kv-bytes-per-token", type=whole_number, help="KV bytes of one token on one GPU"
+        )
+        add.add_argument(
+            "--max-model-len",
+            type=whole_number,
+            help="longest request in tokens, where engines do not tell",
         )
         verb(verbs, "list", "list the workloads", acts=False)
         slo = verb(verbs, "slo", "set a service level objective; without a threshold, list them")
