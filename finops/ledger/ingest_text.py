@@ -56,6 +56,9 @@ def _details(document: dict[str, Any]) -> Iterator[str]:
         yield f"Delivery: {' · '.join(str(part or '–') for part in parts)}, {state}"
     yield from _listed("Unknown columns", document.get("unknown_columns"))
     yield from _listed("Missing columns", document.get("missing_columns"))
+    for place in (document.get("origins") or [])[1:]:
+        source = f", named source {place['source']}" if place["source"] else ""
+        yield f"The same bytes came from {place['origin']} on {place['at'][:10]}{source}: read once"
     for warning in document.get("warnings") or []:
         yield f"Note: {warning}"
     yield from _rejections(document.get("rejections") or [])

@@ -78,6 +78,7 @@ TOLD_BY_OTHERS = {
     "Fetch",
     "FetchedPart",
     "RejectedRow",  # counts nowhere
+    "Origin",
     "CsvMapping",  # what is read with it
 }
 

@@ -11,7 +11,7 @@ from .charges import (
     SnapshotDecision,
     SnapshotDocument,
 )
-from .evidence import Document, Fetch, FetchedPart, RejectedRow, Source
+from .evidence import Document, Fetch, FetchedPart, Origin, RejectedRow, Source
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
 from .objectives import ChangeDecision, ServiceObjective, TrainingBudget
@@ -36,6 +36,7 @@ __all__ = [
     "GpuHour",
     "InvoiceAmount",
     "ModelConfig",
+    "Origin",
     "PeriodConfirmation",
     "PeriodStatus",
     "RateCard",

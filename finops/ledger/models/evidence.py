@@ -37,6 +37,24 @@ class Document(models.Model):
         return f"{self.name} ({self.sha256[:12]})"
 
 
+class Origin(models.Model):
+    """Another place that bytes came from which were known already (method §3.1). Append-only.
+
+    The first place stands with the document. `source` is the one that was named for readings or
+    usage records; it counts nothing, since the bytes are read once.
+    """
+
+    document = models.ForeignKey(Document, models.PROTECT, related_name="origins")
+    name = models.TextField()
+    origin = models.TextField(help_text="Path or URL it came from, never with credentials.")
+    source = models.CharField(max_length=80, blank=True)
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+
+    def __str__(self) -> str:
+        return f"{self.document_id[:12]} from {self.origin}"
+
+
 class RejectedRow(models.Model):
     """One row of a document that was read and not taken, with its reason. Append-only."""
 

@@ -19,6 +19,7 @@ from finops.ledger.operations import (
     inputs,
     manifests,
     one_by_one,
+    origins,
     parsing,
     sets,
     summing_again,
@@ -46,7 +47,8 @@ def ingest(
 ) -> list[dict[str, Any]]:
     """Takes in files, folders, globs and URLs; one account a file, in the contract's shape.
 
-    Bytes that the ledger in use already holds are `unchanged`. A document that cannot be read, or
+    Bytes that the ledger in use already holds are `unchanged`; where else they came from is kept.
+    A document that cannot be read, or
     a path where nothing is, is `rejected` with its reason, and the others go on. `source` names
     where readings and usage records come from; `found` is what was found under the paths already.
     """
@@ -69,6 +71,12 @@ def ingest(
     }
     outcomes = _post(kept, said, broken, by=by, at=at, format=format, source=source, tell=tell)
     is_reread = _read_anew(outcomes, by=by, at=at, tell=tell)
+    came_again = [
+        one
+        for _, one in entries
+        if isinstance(one, documents.Kept) and not isinstance(outcomes[one.sha256], Refused)
+    ]
+    origins.record(came_again, source, by=by, at=at)
     told = set[str]()
     for path, one in entries:
         if isinstance(one, Refused | inputs.NotFound):

@@ -70,6 +70,8 @@ def _post_series(candidate: Candidate, source: str, *, by: str, at: datetime) ->
     final = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
     document.rows_read, document.version = final.rows_read, final.version
     warnings = [*final.account["warnings"], *more.pop("warnings", [])]
+    if place is not None:
+        more["source"] = place.name
     document.account = final.account | more | {"warnings": warnings}
     document.rows_rejected = len(rejections) + unnamed
     document.save(force_insert=True)

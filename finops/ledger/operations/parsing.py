@@ -62,7 +62,7 @@ def otherwise(document: Document, format: str) -> str | None:
     version = f" version {document.version}" if document.version else ""
     return (
         f"{document.name}: these bytes were read as {document.format}{version} on "
-        f"{document.received_at:%Y-%m-%d}, and a document is read once. To have it read as "
+        f"{document.received_at:%Y-%m-%d}, from {document.origin}, and a document is read once. To have it read as "
         f"{format}, hand it over as a newer export: a file of other bytes, be it by an empty line at "
         "its end, is a newer delivery and replaces this one"
     )

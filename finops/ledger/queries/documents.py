@@ -6,7 +6,8 @@ import re
 from pathlib import PurePath
 from typing import Any, Final
 
-from finops.ledger.models import Document, RejectedRow
+from finops.core.period import rfc3339
+from finops.ledger.models import Document, Origin, RejectedRow
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.records import Refused, Rejection
 
@@ -53,6 +54,7 @@ def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, A
         "gpu_totals": account.get("gpu_totals", {}),
         "gpu_unrecognised_totals": account.get("gpu_unrecognised_totals", {}),
         "priced_totals": account.get("priced_totals", {}),
+        "origins": _origins(document),
         "snapshots": [
             {
                 "id": one.pk,
@@ -112,6 +114,7 @@ def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dic
         "gpu_totals": {},
         "gpu_unrecognised_totals": {},
         "priced_totals": {},
+        "origins": [],
         "snapshots": [],
     }
 
@@ -123,6 +126,17 @@ def set_aside(path: str, status: str, reason: str) -> dict[str, Any]:
     """
     nothing = refusal(path, None, ValueError(reason))
     return nothing | {"status": status, "rejections": [], "warnings": [reason]}
+
+
+def _origins(document: Document) -> list[dict[str, Any]]:
+    """Where a document's bytes came from: where they were read, then every other place."""
+    source = document.account.get("source")
+    first = Origin(origin=document.origin, source=source or "", at=document.received_at,
+                   by=document.received_by)  # fmt: skip
+    return [
+        {"origin": one.origin, "source": one.source or None, "at": rfc3339(one.at), "by": one.by}
+        for one in (first, *document.origins.order_by("pk"))
+    ]
 
 
 def _snapshots(document: Document) -> list[Any]:
