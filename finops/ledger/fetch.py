@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -39,7 +40,8 @@ from .guard import refuse_store_address
 from .ways_in import signer, token_of
 
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_CHUNK_BYTES: Final = 1 << 16
+_CHUNK_BYTES: Final = 1 << 20
+"""How much of an answer is taken at once: after each piece a thread waits for its turn to go on."""
 _REMOTE_READ: Final = {
     "Accept": "application/x-protobuf",
     "Content-Type": "application/x-protobuf",
@@ -177,7 +179,7 @@ def save(url: str, target: BinaryIO, limits: Limits) -> None:
 
 @dataclass
 class Door:
-    """A way to one store. Use it as a context manager; one door serves one thread."""
+    """A way to one store. Use it as a context manager. Threads that share a door take turns."""
 
     access: Access
     limits: Limits = field(default_factory=Limits)
@@ -186,6 +188,8 @@ class Door:
         self.base = checked_url(self.access.url)
         self.told: dict[str, str] = {}
         self._secret = self._read_secret()
+        self.remembered: Any = None  # what was made of an answer that may come again
+        self._turn = Lock()
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
@@ -235,9 +239,11 @@ class Door:
             head["Authorization"] = "Bearer " + self._secret
         return head
 
-    def post(self, path: str, form: list[tuple[str, str]]) -> Any:
-        """The JSON answer to a form, as `get` gives it."""
-        return self._ask("POST", path, [*form, *self.access.parameters()])
+    def post(
+        self, path: str, form: list[tuple[str, str]], read: Callable[[bytes], Any] = orjson.loads
+    ) -> Any:
+        """The JSON answer to a form, as `get` gives it; or what `read` makes of its bytes."""
+        return self._ask("POST", path, [*form, *self.access.parameters()], read)
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The JSON value that the store answers; FetchFailed after the last attempt."""
@@ -249,11 +255,16 @@ class Door:
 
     def remote_read(self, request: bytes) -> bytes:
         """The answer to a remote read, unpacked: protobuf in snappy, both ways."""
+        return self.unpacked(self.remote_read_packed(request))
+
+    def remote_read_packed(self, request: bytes) -> bytes:
+        """The same as it came, for `unpacked`."""
         content = bytes(cramjam.snappy.compress_raw(request))
-        found: bytes = self._ask("POST", "/api/v1/read", content, self._unsnapped)
+        found: bytes = self._ask("POST", "/api/v1/read", content, bytes)
         return found
 
-    def _unsnapped(self, body: bytes) -> bytes:
+    def unpacked(self, body: bytes) -> bytes:
+        """The answer to a remote read that came as `body`; FetchFailed where it is none."""
         try:
             if cramjam.snappy.decompress_raw_len(body) > self.limits.answer_bytes:
                 raise FetchFailed(f"{self.base}: an answer of too many bytes once unpacked")
@@ -271,7 +282,8 @@ class Door:
         until = time.monotonic() + self.limits.total_seconds
         for attempt in range(1, self.limits.attempts + 1):
             try:
-                return self._once(method, path, content, until, read)
+                with self._turn:
+                    return self._once(method, path, content, until, read)
             except _Again as failure:
                 pause = self._pause(attempt, failure.after_seconds)
                 if attempt == self.limits.attempts or time.monotonic() + pause > until:

@@ -8,15 +8,16 @@ never asked: its values are stepped.
 from __future__ import annotations
 
 import logging
-import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+
+import orjson
 
 from finops.core.period import HOUR_MS, Period, milliseconds
 from finops.sources.engines import bound_of, metrics_to_collect
@@ -26,19 +27,27 @@ from finops.sources.remote_read import Answers, request
 from finops.sources.shards import WHOLE, Shard
 
 from .access import FetchFailed
+from .ahead import Ahead, Closed
 from .fetch import Door
+from .listing import Listing, Purpose
+from .selecting import (
+    NotPlain,
+    Selector,
+    matchers_of,
+    names_matcher,
+    plain,
+    selectors_of,
+    selectors_of_instances,
+    text_of,
+)
 
 MAX_SERIES_HOURS_A_QUERY: Final = 2_000
-MAX_ALTERNATIVES: Final = 500
+AHEAD_BYTES: Final = 16 << 20
+"""How much of a window's answers, packed as they came, waits for the window before to be read."""
 
-Selector = tuple[str, ...]
-"""Matchers that together choose series, each in its plain spelling."""
+_SERIES: Final = "/api/v1/series"
 
 logger = logging.getLogger(__name__)
-
-_MATCHER: Final = re.compile(
-    r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*")\s*'
-)
 
 
 @dataclass(slots=True)
@@ -64,27 +73,6 @@ class Gathered:
         return sum(len(one.times_ms) for one in self.series)
 
 
-def checked_matchers(text: str) -> tuple[str, ...]:
-    """Label matchers like `job="vllm",namespace=~"llm-.*"`, one by one, in their plain spelling.
-
-    FetchFailed when they cannot be read, or select by `__name__`, which is ours to say.
-    """
-    found, at = [], 0
-    while at < len(text.strip().rstrip(",")):
-        match = _MATCHER.match(text, at)
-        end = match.end() if match else at
-        if match is None or (end < len(text) and text[end] != ","):
-            raise FetchFailed(
-                f'the matchers cannot be read from {text[at : at + 40]!r} on; write label="value", '
-                'with = != =~ or !~, and commas between: job="vllm",namespace=~"llm-.*"'
-            )
-        if match[1] == "__name__":
-            raise FetchFailed("the matchers choose labels; the metrics are chosen by Headroom")
-        found.append(match[1] + match[2] + match[3])
-        at = end + 1
-    return tuple(found)
-
-
 def live_series(
     door: Door, matchers: Sequence[str], period: Period, *, limit: int | None = None
 ) -> tuple[list[dict[str, str]], list[str]]:
@@ -93,44 +81,118 @@ def live_series(
     A store answers by blocks, so a series may be named that has no sample in the period; dead
     pods' series are named like all others.
     """
+    form = _series_form(matchers, period)
+    if limit is not None:
+        form.append(("limit", str(limit)))
+    return _rows(door.post(_SERIES, form), door.base)
+
+
+def _series_form(matchers: Sequence[str], period: Period) -> list[tuple[str, str]]:
     names = metrics_to_collect()
     bound = [name for name in names if bound_of(name)]
-    free = _selector(_names(name for name in names if name not in bound), matchers)
-    form = [
-        ("match[]", free),
-        *(("match[]", _selector(_names([name]), [*matchers, *_bound(name)])) for name in bound),
+    free = names_matcher(name for name in names if name not in bound)
+    return [
+        ("match[]", text_of((free, *matchers))),
+        *(
+            ("match[]", text_of((names_matcher([name]), *matchers, *matchers_of(name))))
+            for name in bound
+        ),
         ("start", _seconds(milliseconds(period.start))),
         ("end", _seconds(milliseconds(period.end) - 1)),
     ]
-    if limit is not None:
-        form.append(("limit", str(limit)))
-    data, warnings, _ = _answer(door.post("/api/v1/series", form), door.base)
+
+
+def _rows(answer: Any, base: str) -> tuple[list[dict[str, str]], list[str]]:
+    """The label sets of an answer to /api/v1/series, and its warnings."""
+    data, warnings, _ = _answer(answer, base)
     if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
-        raise FetchFailed(f"{door.base}: the answer to /api/v1/series is no list of label sets")
+        raise FetchFailed(f"{base}: the answer to /api/v1/series is no list of label sets")
     return [{str(k): str(v) for k, v in row.items()} for row in data], warnings
 
 
-def gather(door: Door, matchers: Sequence[str], period: Period, shard: Shard = WHOLE) -> Gathered:
+def _listing(door: Door, matchers: Sequence[str], period: Period, shard: Shard) -> Listing:
+    """The series of a window and how they are asked for; the last one again where the store answers
+    the same."""
+    hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
+    purpose = Purpose(tuple(matchers), MAX_SERIES_HOURS_A_QUERY // hours, shard)
+    last: Listing | None = door.remembered
+
+    def read(body: bytes) -> Listing:
+        if last is not None and last.is_for(purpose, body):
+            return last
+        rows, warnings = _rows(orjson.loads(body), door.base)
+        if shard.is_whole:
+            selectors = list(selectors_of(rows, matchers, purpose.most))
+        else:
+            rows = [row for row in rows if shard.holds(row.get("instance", ""))]
+            selectors = list(selectors_of_instances(rows, matchers, purpose.most))
+        return Listing(body, purpose, rows, warnings, selectors)
+
+    door.remembered = listing = door.post(_SERIES, _series_form(matchers, period), read)
+    return listing
+
+
+def asked_ahead() -> Ahead:
+    """Where the answers to one window's requests wait: see `ask`."""
+    return Ahead(AHEAD_BYTES)
+
+
+def ask(
+    door: Door, matchers: Sequence[str], period: Period, answers: Ahead, shard: Shard = WHOLE
+) -> None:
+    """Asks for a window, for `gather` to read in another thread: its listing, then what remote read
+    answers where the store is asked by that. What fails is raised there."""
+    try:
+        listing = _listing(door, matchers, period, shard)
+        answers.put(listing)
+        if door.access.remote_read and not listing.warnings:
+            first_ms, last_ms = milliseconds(period.start), milliseconds(period.end) - 1
+            for one in [request(plain(one), first_ms, last_ms) for one in listing.selectors]:
+                packed = door.remote_read_packed(one)
+                answers.put(packed, len(packed))
+        answers.end()
+    except Closed:
+        pass
+    except BaseException as error:  # noqa: BLE001 - raised where the answers are read
+        answers.end(error)
+
+
+def gather(
+    door: Door,
+    matchers: Sequence[str],
+    period: Period,
+    shard: Shard = WHOLE,
+    answers: Ahead | None = None,
+) -> Gathered:
     """All raw samples of our metrics in `[start, end)`; FetchFailed when the store does not answer.
 
     By remote read where the store's gives the very series of its query API, else by queries. Of a
-    shard only, where one is named.
+    shard only, where one is named. `answers` are those of a window that was asked for already.
     """
-    series, warnings = live_series(door, matchers, period)
-    hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
-    most = MAX_SERIES_HOURS_A_QUERY // hours
-    if shard.is_whole:
-        selectors = list(_selectors(series, matchers, most))
-    else:
-        series = [row for row in series if shard.holds(row.get("instance", ""))]
-        selectors = list(_of_instances(series, matchers, most))
-    result = None
-    if door.access.remote_read and not warnings:
-        result = _gather_remotely(door, selectors, series, period)
+    if answers is None:
+        with _asking(door, matchers, period, shard) as answers:
+            return gather(door, matchers, period, shard, answers)
+    try:
+        coming = iter(answers)
+        listing: Listing = next(coming)
+        result = None
+        if door.access.remote_read and not listing.warnings:
+            result = _gather_remotely(door, listing, coming)
+    finally:
+        answers.close()  # of a reading that was given up, no more is asked for
     if result is None:
-        result = _gather_by_queries(door, selectors, period)
-        result.warnings = list(dict.fromkeys([*warnings, *result.warnings]))
+        result = _gather_by_queries(door, listing.selectors, period)
+        result.warnings = list(dict.fromkeys([*listing.warnings, *result.warnings]))
     return result
+
+
+@contextmanager
+def _asking(door: Door, matchers: Sequence[str], period: Period, shard: Shard) -> Iterator[Ahead]:
+    """A window's answers, asked for while they are read."""
+    answers = asked_ahead()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(ask, door, matchers, period, answers, shard)
+        yield answers  # `gather` closes them, so that the thread comes to its end
 
 
 def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period) -> Gathered:
@@ -143,7 +205,7 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
     result = Gathered()
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
     forms = [
-        [("query", f"{_text(one)}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
+        [("query", f"{text_of(one)}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
         for one in selectors
     ]
     for answer in _ahead([partial(door.post, "/api/v1/query", form) for form in forms]):
@@ -152,37 +214,21 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
     return result
 
 
-def _gather_remotely(
-    door: Door,
-    selectors: Sequence[Selector],
-    series: Sequence[Mapping[str, str]],
-    period: Period,
-) -> Gathered | None:
+def _gather_remotely(door: Door, listing: Listing, coming: Iterable[bytes]) -> Gathered | None:
     """The same by remote read; None where it fails, or names a series that the query API does not
     know: then its labels are not those of the series."""
-    first_ms, last_ms = milliseconds(period.start), milliseconds(period.end) - 1
     answers = Answers()
     try:
-        asked = [request(_plain(one), first_ms, last_ms) for one in selectors]
-        for body in _ahead([partial(door.remote_read, one) for one in asked]):
-            answers.add(body)
-    except (FetchFailed, Refused, _NotPlain) as error:
+        for packed in coming:
+            answers.add(door.unpacked(packed))
+    except (FetchFailed, Refused, NotPlain) as error:
         logger.info("%s: asked by queries, for remote read does not do: %s", door.base, error)
         return None
-    known = set(map(_apart, series))
-    for one in answers.series:
-        if (one.metric, one.labels) not in known:
-            logger.info("%s: asked by queries, for remote read adds labels", door.base)
-            return None
+    if not listing.knows(answers.series):
+        logger.info("%s: asked by queries, for remote read adds labels", door.base)
+        return None
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
     return Gathered(answers.series, notes=notes)
-
-
-def _apart(row: Mapping[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Metric and other labels of a label set, as remote read's answers have them."""
-    labels = dict(row)
-    metric = labels.pop("__name__", "")
-    return metric, tuple(sorted(labels.items()))
 
 
 def _ahead(asking: Sequence[Callable[[], Any]]) -> Iterator[Any]:
@@ -219,104 +265,6 @@ def version(door: Door) -> str | None:
     except FetchFailed:
         return None
     return str(data.get("version", "")) or None if isinstance(data, dict) else None
-
-
-def _selectors(
-    series: Iterable[Mapping[str, str]], matchers: Sequence[str], most: int
-) -> Iterator[Selector]:
-    """Selectors that together choose every metric once, each of at most so many series.
-
-    One instance with more series of a metric than that is still asked for in one piece.
-    """
-    counts: dict[str, int] = defaultdict(int)
-    instances: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for row in series:
-        name = row.get("__name__", "")
-        counts[name] += 1
-        instances[name][row.get("instance", "")] += 1
-    wanted = [name for name in metrics_to_collect() if counts[name]]
-    small = [name for name in wanted if counts[name] <= most and not bound_of(name)]
-    for shard in _shards({name: counts[name] for name in small}, most):
-        yield (_names(shard), *matchers)
-    for name in sorted(set(wanted) - set(small)):
-        for shard in _shards(instances[name], most):
-            yield (_names([name]), *matchers, *_bound(name), _instances(shard))
-
-
-def _of_instances(
-    series: Sequence[Mapping[str, str]], matchers: Sequence[str], most: int
-) -> Iterator[Selector]:
-    """Selectors that together choose every series of the instances at hand once, each of at most so
-    many series; one instance with more than that is asked for in one piece."""
-    held = {row.get("__name__", "") for row in series}
-    wanted = [name for name in metrics_to_collect() if name in held]
-    groups = [[name for name in wanted if not bound_of(name)]]
-    groups += [[name] for name in wanted if bound_of(name)]
-    for names in groups:
-        counts = Counter(
-            row.get("instance", "") for row in series if row.get("__name__", "") in names
-        )
-        for shard in _shards(counts, most):
-            yield (_names(names), *matchers, *_bound(names[0]), _instances(shard))
-
-
-def _instances(names: Iterable[str]) -> str:
-    """The matcher of some instances; an empty name stands for series without one."""
-    return f"instance=~{_quoted('|'.join(map(re.escape, names)))}"
-
-
-def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
-    """The names in order, in groups of a bounded number of series."""
-    shard: list[str] = []
-    held = 0
-    for name, count in sorted(counts.items()):
-        full = held + count > most or len(shard) == MAX_ALTERNATIVES
-        if shard and full:
-            yield shard
-            shard, held = [], 0
-        shard.append(name)
-        held += count
-    if shard:
-        yield shard
-
-
-def _bound(metric: str) -> list[str]:
-    """The matcher of a metric that is asked for by a label's values only."""
-    bound = bound_of(metric)
-    return [f"{bound[0]}=~{_quoted(bound[1])}"] if bound else []
-
-
-def _names(metrics: Iterable[str]) -> str:
-    return f"__name__=~{_quoted('|'.join(metrics))}"
-
-
-def _selector(names: str, matchers: Sequence[str]) -> str:
-    return _text((names, *matchers))
-
-
-def _text(selector: Selector) -> str:
-    return "{" + ",".join(selector) + "}"
-
-
-class _NotPlain(Exception):
-    """A matcher whose text only the store itself can read."""
-
-
-def _plain(selector: Selector) -> list[tuple[str, str, str]]:
-    """Label, sign and value of each matcher; _NotPlain where a value holds other escapes than
-    `\\\\`, `\\"` and `\\n`."""
-    found = []
-    for text in selector:
-        match = _MATCHER.fullmatch(text)
-        if match is None or re.search(r"\\[^\\\"n]", match[3].replace("\\\\", "")):
-            raise _NotPlain(text)
-        value = re.sub(r"\\(.)", lambda sign: "\n" if sign[1] == "n" else sign[1], match[3][1:-1])
-        found.append((match[1], match[2], value))
-    return found
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _seconds(time_ms: int) -> str:

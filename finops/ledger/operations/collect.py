@@ -11,31 +11,37 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from django.conf import settings
 
 from finops.core.period import HOUR, Period, hour_of, milliseconds, rfc3339
 from finops.ledger.access import FetchFailed
+from finops.ledger.ahead import Ahead
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, Source
-from finops.ledger.operations.arenas import one_heap
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.fetches import is_posted, is_shard_posted, note_fetch, take_turn
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.probe import kept_for
 from finops.ledger.queries.sources import first_collected, is_complete, uncollected
-from finops.ledger.store import Gathered, checked_matchers, earliest, gather, live_series
+from finops.ledger.selecting import checked_matchers
+from finops.ledger.store import (
+    Gathered,
+    ask,
+    earliest,
+    gather,
+    live_series,
+)
 from finops.ledger.which import atomic
 from finops.sources.samples import FORMATS, MAGIC, encode
 from finops.sources.shards import WHOLE, Shard, shards
@@ -112,7 +118,7 @@ def collect_source(
         with Door(access_to(source)) as door:
             wanted = windows_of(source, door, at=at, period=period)
             again = period is not None
-            with _Reader(source, door, wanted, again=again) as reader:
+            with _reading(source, door, wanted, again=again) as reader:
                 post = partial(
                     collect_window, source, door=door, by=by, at=at, again=again,
                     read=reader.read, at_hand=AtHand(),
@@ -126,40 +132,20 @@ def collect_source(
     return result
 
 
-class _Reader:
-    """Asks for the next window while one is posted: a store takes its time, and so does posting."""
-
-    def __init__(
-        self, source: Source, door: Door, wanted: Sequence[Period], *, again: bool
-    ) -> None:
-        self.source, self.door = source, door
-        left = [one for one in wanted if again or not is_complete(source, one)]
-        self._following = dict(pairwise(left))
-        self._thread = ThreadPoolExecutor(1)
-        self._asked: dict[Period, Future[Gathered]] = {}
-
-    def __enter__(self) -> _Reader:
-        one_heap()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
-
-    def read(self, window: Period) -> Gathered:
-        """A window's samples; FetchFailed as `gather`. The window after it is asked for."""
-        asked = self._asked.pop(window, None)
-        found = self._ask(window).result() if asked is None else asked.result()
-        if (following := self._following.get(window)) is not None:
-            self._asked[following] = self._ask(following)
-        return found
-
-    def _ask(self, window: Period) -> Future[Gathered]:
-        return self._thread.submit(_encoded, self.source, window, self.door)
+def _reading(source: Source, door: Door, wanted: Sequence[Period], *, again: bool) -> ReadingAhead:
+    """The windows that are not there yet, on their way."""
+    matchers = checked_matchers(source.matchers)
+    return ReadingAhead(
+        [one for one in wanted if again or not is_complete(source, one)],
+        lambda window, answers: ask(door, matchers, window, answers),
+        lambda window, answers: _encoded(source, window, door, answers),
+        is_asked_early=door.access.remote_read,
+    )
 
 
-def _encoded(source: Source, window: Period, door: Door) -> Gathered:
+def _encoded(source: Source, window: Period, door: Door, answers: Ahead) -> Gathered:
     """The window's samples, and their document: made while the window before is posted."""
-    found = _gather(source, window, door)
+    found = _gather(source, window, door, answers=answers)
     if found.complete:
         with suppress(ValueError):  # said when the window is posted
             found.content = encode(found.series)
@@ -298,10 +284,17 @@ def collect_window(
     return posted
 
 
-def _gather(source: Source, window: Period, door: Door, shard: Shard = WHOLE) -> Gathered:
-    """The window's samples; a warned answer is asked for again a few times."""
+def _gather(
+    source: Source,
+    window: Period,
+    door: Door,
+    shard: Shard = WHOLE,
+    answers: Ahead | None = None,
+) -> Gathered:
+    """The window's samples, from its answers where it was asked for; what came with a warning is
+    asked for again a few times."""
     matchers = checked_matchers(source.matchers)
-    gathered = gather(door, matchers, window, shard)
+    gathered = gather(door, matchers, window, shard, answers)
     for attempt in range(1, WARNED_ATTEMPTS):
         if gathered.complete:
             break

@@ -22,7 +22,8 @@ from finops.ledger.access import (
 from finops.ledger.fetch import Door, Limits
 from finops.ledger.models import Source
 from finops.ledger.probe import probe
-from finops.ledger.store import checked_matchers, live_series
+from finops.ledger.selecting import checked_matchers
+from finops.ledger.store import live_series
 from finops.ledger.which import atomic
 from finops.sources.engines import role_of
 from finops.trail.operations import record

@@ -1,0 +1,64 @@
+"""What series a store says it has: asked for before each window, and mostly the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from finops.sources.records import SeriesReadings
+from finops.sources.shards import Shard
+
+from .selecting import Selector
+
+Name = tuple[str, tuple[tuple[str, str], ...]]
+Rows = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a listing was asked for: the matchers, how many series a request may have, the shard."""
+
+    matchers: tuple[str, ...]
+    most: int
+    shard: Shard
+
+
+@dataclass(slots=True)
+class Listing:
+    """The answer of a store, as it came, and the selectors that were made of it for a purpose.
+
+    A store that answers the same bytes for the same purpose means the same: nothing is made anew.
+    """
+
+    body: bytes
+    purpose: Purpose
+    rows: Rows
+    warnings: list[str]
+    selectors: list[Selector]
+    _seen: set[Name] = field(default_factory=set)
+
+    def is_for(self, purpose: Purpose, body: bytes) -> bool:
+        """Whether the store has answered the same for the same."""
+        return self.purpose == purpose and self.body == body
+
+    def knows(self, series: Iterable[SeriesReadings]) -> bool:
+        """Whether the store has named all of these series. Those that it has are remembered, as the
+        answers have them: hour after hour they are the same."""
+        new = {(one.metric, one.labels) for one in series} - self._seen
+        if not new:
+            return True
+        rows = self.rows or orjson.loads(self.body)["data"]
+        self.rows = ()  # they take several times the memory of the answer
+        if not new <= set(map(_apart, rows)):
+            return False
+        self._seen |= new
+        return True
+
+
+def _apart(row: Mapping[str, str]) -> Name:
+    """Metric and other labels of a label set, as remote read's answers have them."""
+    labels = dict(row)
+    metric = labels.pop("__name__", "")
+    return metric, tuple(sorted(labels.items()))
