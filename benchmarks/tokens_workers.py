@@ -3,6 +3,7 @@
     .venv/bin/python benchmarks/tokens_workers.py --series 10000 --hours 2
     .venv/bin/python benchmarks/tokens_workers.py --series 10000 --hours 2 --storage /tmp/blocks --storage-hours 4
     .venv/bin/python benchmarks/tokens_workers.py --series 2000 --hours 2 --order 1 2 2 1
+    .venv/bin/python benchmarks/tokens_workers.py --series 10000 --hours 12 --share 0.2
 
 A real Prometheus is filled as `tokens_backfill.py` does. The schedule's own task then collects it
 into a fresh ledger, with one worker of one process and the source whole, or with two such workers
@@ -11,6 +12,11 @@ cores as there are workers. Prints one JSON object: seconds by wall, processor s
 the database and the store, and tokens counted against the truth. On a shared machine wall times say little:
 `ideal` is how many times as quick two would be with nothing else in the way, one worker's
 processor seconds ÷ those of the busier of two.
+
+On two cores, two workers, store and database are four parties: what is measured then is the machine.
+With `--share`, each worker may use that fraction of a core only (`rationing.py`), store and database
+all that is left, on whatever core: the workers are what is waited for, as on a machine with cores to
+spare, and `wall` tells how the sharing itself scales.
 """
 
 from __future__ import annotations
@@ -30,12 +36,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from rationing import descendants, rationed
 from tokens_backfill import COUNTERS, ROOT, START, STEP_S, prometheus, truth
 
 TASK = "finops.ledger.tasks.collect_source"
 PATIENCE_S = 3600
 STATE = """
-SELECT (SELECT count(*) FROM ledger_fetch WHERE complete),
+SELECT (SELECT coalesce(sum(extract(epoch FROM window_end - window_start)), 0)::bigint / 3600
+        FROM ledger_fetch WHERE complete),
        (SELECT count(*) FROM ledger_fetch WHERE NOT complete)
 """
 TOKENS = """
@@ -56,14 +64,6 @@ def cpu_seconds(pid: int) -> float:
             continue
         own += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return own
-
-
-def descendants(pid: int) -> list[int]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [each for child in map(int, text.split()) for each in (child, *descendants(child))]
 
 
 def pin(pid: int, cores: Sequence[int]) -> None:
@@ -100,17 +100,19 @@ def ledger(folder: Path, shards: int) -> Iterator[tuple[dict[str, str], str, int
 
 
 @contextmanager
-def workers(environment: dict[str, str], cores: Sequence[int], log: Path) -> Iterator[list[int]]:
-    """A worker of one process on each core, all of them ready; their pids."""
+def workers(
+    environment: dict[str, str], cores: Sequence[Sequence[int]], log: Path
+) -> Iterator[list[int]]:
+    """A worker of one process on each of these sets of cores; their pids."""
     command = [sys.executable, "-m", "celery", "-A", "finops.celery", "worker", "-c", "1",
                "-Q", "collect,default", "--without-mingle", "--without-gossip", "-l", "WARNING"]  # fmt: skip
     with log.open("ab") as file:
         started = [
             subprocess.Popen(
-                ["taskset", "-c", str(core), *command, "-n", f"core{core}@headroom"],
+                ["taskset", "-c", ",".join(map(str, own)), *command, "-n", f"bench{n}@headroom"],
                 cwd=ROOT, env=environment, stdout=file, stderr=file,
             )
-            for core in cores
+            for n, own in enumerate(cores, 1)
         ]  # fmt: skip
     try:
         yield [process.pid for process in started]
@@ -121,12 +123,17 @@ def workers(environment: dict[str, str], cores: Sequence[int], log: Path) -> Ite
             process.wait(60)
 
 
-def once(url: str, store: int, count: int, hours: int, folder: Path) -> dict[str, Any]:
+def once(
+    url: str, store: int, count: int, hours: int, share: float | None, folder: Path
+) -> dict[str, Any]:
     """Collects the store with so many workers; what it took."""
     import psycopg
     from celery import Celery
 
-    cores = sorted(os.sched_getaffinity(0))[:count]
+    every = sorted(os.sched_getaffinity(0))
+    # A core for each worker; of workers that may use a part of one only, no core is theirs.
+    cores = every if share else every[:count]
+    of_workers = [cores] * count if share else [[core] for core in cores]
     with ledger(folder, count) as (environment, database, postgres):
         for command in (["migrate", "-v", "0"], ["sources", "add", "bench", url]):
             subprocess.run(
@@ -140,7 +147,7 @@ def once(url: str, store: int, count: int, hours: int, folder: Path) -> dict[str
         celery = Celery(broker=broker, backend=results)
         pin(postgres, cores)
         pin(store, cores)
-        with workers(environment, cores, folder / "worker.log") as pids:
+        with workers(environment, of_workers, folder / "worker.log") as pids:
             while len(celery.control.ping(timeout=1)) < count:
                 time.sleep(0.2)
             measured = {
@@ -148,22 +155,24 @@ def once(url: str, store: int, count: int, hours: int, folder: Path) -> dict[str
                 "database": postgres,
                 **{f"worker {n}": pid for n, pid in enumerate(pids, 1)},
             }
-            before = {name: cpu_seconds(pid) for name, pid in measured.items()}
-            begun, load = time.perf_counter(), os.getloadavg()[0]
             at = (START + timedelta(hours=hours, minutes=5)).isoformat()
-            celery.send_task(TASK, kwargs={"source": "bench", "at": at}, queue="collect")
             with psycopg.connect(database, autocommit=True) as connection:
-                failed = until_read(connection, hours)
+                before = {name: cpu_seconds(pid) for name, pid in measured.items()}
+                begun, load = time.perf_counter(), os.getloadavg()[0]
+                with rationed(pids, share):
+                    celery.send_task(TASK, kwargs={"source": "bench", "at": at}, queue="collect")
+                    failed = until_read(connection, hours)
                 seconds = time.perf_counter() - begun
                 used = {
                     name: round(cpu_seconds(pid) - before[name], 2)
                     for name, pid in measured.items()
                 }
                 counted = connection.execute(TOKENS, [COUNTERS[0]]).fetchone()
-        pin(store, sorted(os.sched_getaffinity(0)))
+        pin(store, every)
     shutil.rmtree(folder, ignore_errors=True)
     return {
         "workers": count,
+        "share": share,
         "seconds": round(seconds, 2),
         "load_before": load,
         "processor_seconds": used,
@@ -193,7 +202,8 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     try:
         with prometheus(folder, engines, steps, chosen.storage) as (url, store):
             for number, count in enumerate(chosen.order):
-                runs.append(once(url, store, count, chosen.hours, folder / f"ledger{number}"))
+                place = folder / f"ledger{number}"
+                runs.append(once(url, store, count, chosen.hours, chosen.share, place))
                 print(json.dumps(runs[-1]), file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -228,7 +238,11 @@ def main() -> None:
     parser.add_argument("--storage", type=Path, help="blocks of a Prometheus, made once and kept")
     parser.add_argument("--storage-hours", type=int, help="how many hours those blocks hold")
     parser.add_argument("--scratch", help="where the ledgers are made")
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    parser.add_argument("--share", type=float, help="of a core, what each worker may use; else one")
+    chosen = parser.parse_args()
+    if chosen.share is not None and not 0 < chosen.share < 1:
+        parser.error("--share is a fraction of a core, between 0 and 1")
+    print(json.dumps(run(chosen), indent=1))
 
 
 if __name__ == "__main__":
