@@ -24,8 +24,9 @@ from finops.sources.files import (
 from finops.sources.records import Refused
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Places = np.ndarray[Any, np.dtype[np.uint16]]
 CHUNK_BYTES: Final = 16 * 1024 * 1024
-_BLOCK_BYTES: Final = 256 * 1024
+_BLOCK_BYTES: Final = 64 * 1024
 """So much is looked at at once, so that a pass over a chunk stays within the processor's cache."""
 _LINE_FEED, _QUOTE, _BLANK, _TAB = b'\n" \t'
 
@@ -37,10 +38,11 @@ class Chunk:
     first_line: int
     content: bytes
     line_feeds: int = field(init=False)
+    _ends: list[Places] = field(init=False)
 
     def __post_init__(self) -> None:
-        blocks = _blocks(self.content)
-        self.line_feeds = sum(int(np.count_nonzero(one == _LINE_FEED)) for one in blocks)
+        self._ends = [_places(one) for one in _blocks(self.content)]
+        self.line_feeds = sum(map(len, self._ends))
 
     @property
     def lines(self) -> int:
@@ -49,19 +51,31 @@ class Chunk:
 
     def picked(self, numbers: Sequence[int]) -> Iterator[bytes]:
         """Single lines by their numbers, each with its line feed if it has one."""
-        content, first = self.content, self.first_line
-        ends = np.flatnonzero(np.frombuffer(content, np.uint8) == _LINE_FEED) if numbers else ()
+        content, first, ends = self.content, self.first_line, self._line_ends()
         for number in numbers:
             place = number - first
             start = int(ends[place - 1]) + 1 if place else 0
             yield content[start : int(ends[place]) + 1 if place < len(ends) else len(content)]
 
+    def last_line(self) -> bytes:
+        """The last line, with its end if it has one."""
+        return self.content[self.content.rfind(b"\n", 0, -1) + 1 :]
+
+    def _line_ends(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        blocks = [ends.astype(np.int64) for ends in self._ends]
+        for number, block in enumerate(blocks):
+            block += number * _BLOCK_BYTES
+        return np.concatenate(blocks) if blocks else np.empty(0, np.int64)
+
     def has_blanks_by_quotes(self) -> bool:
         """Whether a blank or tab stands right before or behind a quotation mark."""
         if b'"' not in self.content:
             return False
+        has_tabs = b"\t" in self.content
         for one in _blocks(self.content, more=1):
-            quotes, blanks = one == _QUOTE, (one == _BLANK) | (one == _TAB)
+            quotes, blanks = one == _QUOTE, one == _BLANK
+            if has_tabs:
+                blanks |= one == _TAB
             if (quotes[1:] & blanks[:-1]).any() or (quotes[:-1] & blanks[1:]).any():
                 return True
         return False
@@ -72,6 +86,11 @@ def _blocks(content: bytes, more: int = 0) -> Iterator[Bytes]:
     whole = np.frombuffer(content, np.uint8)
     for start in range(0, len(whole), _BLOCK_BYTES):
         yield whole[start : start + _BLOCK_BYTES + more]
+
+
+def _places(block: Bytes) -> Places:
+    """Where in a block lines end; in two bytes each, for a document may be nothing but line feeds."""
+    return np.flatnonzero(block == _LINE_FEED).astype(np.uint16)
 
 
 class Chunks:

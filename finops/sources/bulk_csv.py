@@ -19,7 +19,7 @@ from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
 from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_kept import KeptLines
 from finops.sources.bulk_store import Found, Sums
-from finops.sources.bulk_sums import Layout, amounts_of, grouped
+from finops.sources.bulk_sums import Amount, Layout, amounts_of, filled, grouped
 from finops.sources.bulk_table import KeptTable, Table
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
@@ -27,10 +27,12 @@ from finops.sources.rows import Cells, Row, Warnings, charges_of, delimiter_of
 
 LONGEST_LINE: Final = 1_000_000
 PICKED_BYTES: Final = 4 * 1024 * 1024
+MOST_UNEVEN: Final = 8
+"""After so many chunks whose rows are not all as long as the header, no more are hoped to be."""
 ENDS: Final = {"\\n": b"\n", "\\r\\n": b"\r\n"}
 """How lines end, by what SQL calls it."""
 _QUOTE_AFTER_BLANK: Final = re.compile(rb' "(?:[^"]|"[,;\t\r\n"])')
-_BLANK_AFTER_QUOTE: Final = re.compile(rb'"[ \t]+[,;\t\r\n]')
+_BLANK_AFTER_QUOTE: Final = re.compile(rb'"[ \t]+(?:[,;\t\r\n]|\Z)')
 _BEFORE_CELL: Final = b",;\t\n\r"
 _BLANK: Final = ord(" ")
 _NO_CELL: Final = "\x01"
@@ -51,10 +53,23 @@ def plain_header(line: bytes, name: str) -> list[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """A way to read lines of the file by the engine: how many columns, of which the last ones may be
+    absent or not, what is added to them, and what is asked of them."""
+
+    columns: int
+    pads: bool
+    more: str
+    layout: Layout
+    whole: str
+
+
+@dataclass(frozen=True, slots=True)
 class Summed:
     """What the engine made of a chunk: how its lines end, what reads it in SQL, and the sums."""
 
     line_feed: str
+    way: Way
     source: str
     found: Found
 
@@ -74,16 +89,31 @@ class CsvLines:
         self._chunks, self._name, self._width = chunks, name, len(header)
         self._places, self._engine = places, engine
         self._delimiter = delimiter_of(chunks.header.decode("utf-8", "replace"))
-        texts = {column: f"nullif(v{place}, '')" for column, place in places.items()}
-        amounts, self._more = amounts_of(texts)
-        cells = {column: f"v{place}" for column, place in places.items()}
-        layout = Layout(texts, amounts, rules, cells)
-        self._sums = Sums(engine, layout)
         self._is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
-        self._layout, self._whole = layout, f"({self._is_ragged} OR {layout.stays_whole()})"
+        self._even, self._careful = self._even_way(rules), self._careful_way(rules)
+        self._uneven = 0
+        self._sums = Sums(engine, self._careful.layout)
         self._scratch = Path(engine.folder)
         self._kept = KeptLines(engine, places)
         self._picked = Picked("\\n")
+
+    def _careful_way(self, rules: Sequence[Rule]) -> Way:
+        """One column more than the header has: it is null where a row has none, as an absent cell
+        is, and no other cell is. The engine would let an empty cell too many pass otherwise."""
+        cells = {column: f"v{place}" for column, place in self._places.items()}
+        texts = {column: f"nullif({cell}, '')" for column, cell in cells.items()}
+        amounts, more = amounts_of(texts)
+        layout = Layout(texts, amounts, rules, filled(cells), together=True)
+        whole = f"({self._is_ragged} OR {layout.stays_whole()})"
+        return Way(self._width + 1, True, more, layout, whole)
+
+    def _even_way(self, rules: Sequence[Rule]) -> Way:
+        """Of rows that all have as many cells as the header: the engine takes no others, and need not
+        read the last cell of each to know that."""
+        cells = {column: f"v{place}" for column, place in self._places.items()}
+        amounts, more = amounts_of(cells, Amount.of_cell)
+        layout = Layout(cells, amounts, rules, cells, together=True)
+        return Way(self._width, False, more, layout, layout.stays_whole())
 
     def records(
         self, account: Account, build: Build, threads: int
@@ -141,8 +171,9 @@ class CsvLines:
         self._engine.execute(
             "CREATE OR REPLACE TABLE numbers AS SELECT unnest($1) AS line", [picked.numbers]
         )
-        source = f"(SELECT *{self._more} FROM {self._read_csv(scratch, picked.line_feed)})"  # noqa: S608
-        chosen = self._kept.select(self._layout, "line", f"({self._is_ragged})")
+        way = self._careful
+        source = f"(SELECT *{way.more} FROM {self._read_csv(scratch, picked.line_feed, way)})"  # noqa: S608
+        chosen = self._kept.select(way.layout, "line", f"({self._is_ragged})")
         try:
             table, odd = self._kept.take(f"SELECT {chosen} FROM {source} POSITIONAL JOIN numbers")  # noqa: S608
         except duckdb.Error:
@@ -159,16 +190,37 @@ class CsvLines:
             return None
         scratch = self._scratch / f"chunk-{side.number}.csv"
         _write(scratch, chunk.content)
-        line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
-        read = self._read_csv(scratch, line_feed)
-        source = f"(SELECT *, {line}{self._more} FROM {read})"  # noqa: S608
+        for way in self._ways(chunk):
+            line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
+            read = self._read_csv(scratch, line_feed, way)
+            source = f"(SELECT *, {line}{way.more} FROM {read})"  # noqa: S608
+            try:
+                found = self._sums.find(grouped(way.layout, source, "line", way.whole), side)
+            except duckdb.OutOfMemoryException:
+                raise
+            except duckdb.Error:
+                continue
+            if found.lines == chunk.lines:
+                return Summed(line_feed, way, source, found)
+        return None
+
+    def _ways(self, chunk: Chunk) -> Iterator[Way]:
+        """The ways to try: quickly at first, as long as that has mostly been of use.
+
+        Of a single row the engine would not see that it has too many cells."""
+        if self._uneven < MOST_UNEVEN and chunk.lines > 1 and self._is_even(chunk.last_line()):
+            yield self._even
+            self._uneven += 1
+        yield self._careful
+
+    def _is_even(self, line: bytes) -> bool:
+        """Whether a line is a row with as many cells as the header."""
+        text = line.decode("utf-8", "replace")
         try:
-            found = self._sums.find(grouped(self._layout, source, "line", self._whole), side)
-        except duckdb.OutOfMemoryException:
-            raise
-        except duckdb.Error:
-            return None
-        return Summed(line_feed, source, found) if found.lines == chunk.lines else None
+            rows = list(csv.reader([text], delimiter=self._delimiter, strict=True))
+        except csv.Error:
+            return False
+        return len(rows) == 1 and len(rows[0]) == self._width
 
     def _found(
         self, one: Begun[Chunk, Summed | None], ahead: Ahead[Chunk, Summed | None]
@@ -192,19 +244,17 @@ class CsvLines:
         is_taken = self._sums.accepts(found)
         alone = self._sums.alone(found)
         if not is_taken:
-            alone += self._sums.refused_lines(found, summed.source, "line", self._whole)
+            alone += self._sums.refused_lines(found, summed.source, "line", summed.way.whole)
         self._sums.keep(found)
         return sorted(alone)
 
-    def _read_csv(self, scratch: Path, line_feed: str) -> str:
-        """One column more than the header has: it is null where a row has none, as an absent cell
-        is, and no other cell is. The engine would let an empty cell too many pass otherwise."""
-        columns = ", ".join(f"'v{place}': 'VARCHAR'" for place in range(self._width + 1))
+    def _read_csv(self, scratch: Path, line_feed: str, way: Way) -> str:
+        columns = ", ".join(f"'v{place}': 'VARCHAR'" for place in range(way.columns))
         return (
             f"read_csv('{scratch}', columns = {{{columns}}}, header = false, "
             f"auto_detect = false, delim = '{self._delimiter}', quote = '\"', escape = '\"', "
             f"new_line = '{line_feed}', nullstr = '{_NO_CELL}', comment = '', strict_mode = true, "
-            f"null_padding = true, max_line_size = {LONGEST_LINE})"
+            f"null_padding = {str(way.pads).lower()}, max_line_size = {LONGEST_LINE})"
         )
 
 

@@ -19,6 +19,7 @@ from finops.sources.bulk_sums import (
     Amount,
     Layout,
     engine_name,
+    filled,
     grouped,
 )
 from finops.sources.bulk_table import Table
@@ -91,7 +92,7 @@ class ParquetLines:
             for name in AMOUNTS.values()
             if name in places
         }
-        self._layout = Layout(texts, amounts, rules)
+        self._layout = Layout(texts, amounts, rules, filled(texts))
         self._whole = self._layout.stays_whole()
         self._sums = Sums(engine, self._layout)
         self._kept = KeptLines(engine, places)

@@ -8,7 +8,7 @@ digits before the point and 18 after it, in plain notation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,13 +64,24 @@ class Amount:
 
     @classmethod
     def of_text(cls, text: str, *, required: bool) -> Amount:
-        """Of a column of text, as every column of a CSV file is."""
+        """Of a column of text, null where a cell is empty."""
         fits = f"coalesce(regexp_full_match({text}, {_PLAIN}), FALSE)"
         return cls(
             fits if required else f"({text} IS NULL OR {fits})",
             f"TRY_CAST({text} AS {SUM})",
-            f"CASE WHEN contains({text}, '.') THEN length({text}) - strpos({text}, '.') ELSE 0 END",
+            _decimals_of(text),
             f"{text} IS NULL",
+        )
+
+    @classmethod
+    def of_cell(cls, cell: str, *, required: bool) -> Amount:
+        """Of a column of text in which nothing is null, an empty cell being none."""
+        fits = f"regexp_full_match({cell}, {_PLAIN})"
+        return cls(
+            fits if required else f"({cell} = '' OR {fits})",
+            f"TRY_CAST(nullif({cell}, '') AS {SUM})",
+            _decimals_of(cell),
+            f"{cell} = ''",
         )
 
     def same_or(self, is_same: str, first: Amount) -> Amount:
@@ -97,13 +108,19 @@ class Amount:
         )
 
 
-def amounts_of(texts: Texts) -> tuple[dict[str, Amount], str]:
+def _decimals_of(text: str) -> str:
+    return f"CASE WHEN contains({text}, '.') THEN strlen({text}) - strpos({text}, '.') ELSE 0 END"
+
+
+def amounts_of(
+    texts: Texts, of: Callable[..., Amount] = Amount.of_text
+) -> tuple[dict[str, Amount], str]:
     """The columns of money of a file of texts, and the columns to be added to its own for them.
 
     Most lines bill what they cost effectively and by contract, and such texts are read once.
     """
     found = {
-        name: Amount.of_text(texts[name], required=name not in OPTIONAL)
+        name: of(texts[name], required=name not in OPTIONAL)
         for name in AMOUNTS.values()
         if name in texts
     }
@@ -124,13 +141,14 @@ def amounts_of(texts: Texts) -> tuple[dict[str, Amount], str]:
 class Layout:
     """The columns of one file as SQL: texts by FOCUS name, money, and what is read by the parser.
 
-    `cells` are the texts where an empty one need not be null, which spares the engine work.
+    `keys` are the texts that lines are grouped by, none of them null. `together`: see the sieve.
     """
 
     texts: Texts
     amounts: Mapping[str, Amount]
     rules: Sequence[Rule]
-    cells: Texts | None = None
+    keys: Texts
+    together: bool = False
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -143,7 +161,7 @@ class Layout:
 
     def stays_whole(self) -> str:
         """A condition that holds for every line that may not go into a sum."""
-        gpu = bulk_sieve.looks_like_gpu(self.texts, together=self.cells is not None)
+        gpu = bulk_sieve.looks_like_gpu(self.texts, together=self.together)
         reached = bulk_sieve.is_reached(self.rules, self.texts)
         return f"coalesce({self.uncertain()} OR {gpu} OR {reached}, FALSE)"
 
@@ -172,8 +190,7 @@ def grouped(
     `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
     where an amount is uncertain.
     """
-    cells = layout.cells or layout.texts
-    keys = [f"coalesce({cells[name]}, '') AS {engine_name(name)}" for name in (*layout.kind, *SPAN)]
+    keys = [f"{layout.keys[name]} AS {engine_name(name)}" for name in (*layout.kind, *SPAN)]
     signed = (
         f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
     )
@@ -187,6 +204,11 @@ def grouped(
         found.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = ", ".join(str(place) for place in range(1, len(keys) + 1))
     return f"SELECT {', '.join((*keys, *found))} FROM {source} GROUP BY {places}"  # noqa: S608
+
+
+def filled(texts: Texts) -> dict[str, str]:
+    """Texts that may be null as texts that are empty then."""
+    return {name: f"coalesce({text}, '')" for name, text in texts.items()}
 
 
 def engine_name(column: str) -> str:
