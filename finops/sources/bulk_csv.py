@@ -17,6 +17,7 @@ from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead, Begun
 from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
 from finops.sources.bulk_engine import Engine, Side
+from finops.sources.bulk_harmless import Harmless
 from finops.sources.bulk_kept import KeptLines
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import Amount, Layout, amounts_of, filled, grouped
@@ -55,13 +56,14 @@ def plain_header(line: bytes, name: str) -> list[str] | None:
 @dataclass(frozen=True, slots=True)
 class Way:
     """A way to read lines of the file by the engine: how many columns, of which the last ones may be
-    absent or not, what is added to them, and what is asked of them."""
+    absent or not, what is added to them and to these, and what is asked of them."""
 
     columns: int
     pads: bool
     more: str
     layout: Layout
     whole: str
+    marks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class CsvLines:
         self._places, self._engine = places, engine
         self._delimiter = delimiter_of(chunks.header.decode("utf-8", "replace"))
         self._is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
+        self._harmless = Harmless(engine, {name: f"v{place}" for name, place in places.items()})
         self._even, self._careful = self._even_way(rules), self._careful_way(rules)
         self._uneven = 0
         self._sums = Sums(engine, self._careful.layout)
@@ -112,8 +115,9 @@ class CsvLines:
         read the last cell of each to know that."""
         cells = {column: f"v{place}" for column, place in self._places.items()}
         amounts, more = amounts_of(cells, Amount.of_cell)
-        layout = Layout(cells, amounts, rules, cells, together=True)
-        return Way(self._width, False, more, layout, layout.stays_whole())
+        known, marks = self._harmless.known, self._harmless.marks
+        layout = Layout(cells, amounts, rules, cells, together=True, is_harmless=known)
+        return Way(self._width, False, more, layout, layout.stays_whole(), marks)
 
     def records(
         self, account: Account, build: Build, threads: int
@@ -193,7 +197,7 @@ class CsvLines:
         for way in self._ways(chunk):
             line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
             read = self._read_csv(scratch, line_feed, way)
-            source = f"(SELECT *, {line}{way.more} FROM {read})"  # noqa: S608
+            source = f"(SELECT *{way.marks} FROM (SELECT *, {line}{way.more} FROM {read}))"  # noqa: S608
             try:
                 found = self._sums.find(grouped(way.layout, source, "line", way.whole), side)
             except duckdb.OutOfMemoryException:
@@ -246,6 +250,8 @@ class CsvLines:
         if not is_taken:
             alone += self._sums.refused_lines(found, summed.source, "line", summed.way.whole)
         self._sums.keep(found)
+        if summed.way is self._even:
+            self._harmless.learn(summed.source)
         return sorted(alone)
 
     def _read_csv(self, scratch: Path, line_feed: str, way: Way) -> str:

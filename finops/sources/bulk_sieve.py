@@ -115,6 +115,22 @@ def looks_like_gpu(texts: Texts, *, together: bool = False) -> str:
     return _either(found)
 
 
+def gpu_text(texts: Texts) -> str:
+    """All that `looks_like_gpu` looks at in a line, as one text: in lines of one text it finds the same.
+
+    No cell may hold a line feed. Names of resources, of which there are too many, are left out, so
+    that those must be looked at in any case (see `named_like_gpu`).
+    """
+    names = dict.fromkeys((*MACHINE, *PARTS))
+    found = [texts[name] for name in names if name in texts and name != CALLED]
+    return f"concat_ws(chr(10), {', '.join(found)})" if found else "''"
+
+
+def named_like_gpu(texts: Texts) -> str:
+    """The part of `looks_like_gpu` that `gpu_text` does not tell."""
+    return looks_like_gpu({CALLED: texts[CALLED]}) if CALLED in texts else NONE
+
+
 def _present(names: Iterable[str], texts: Texts, together: bool) -> list[str]:
     """The texts of columns that the file has; in one, where that is wanted."""
     found = [texts[name] for name in names if name in texts]

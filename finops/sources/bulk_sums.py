@@ -142,6 +142,7 @@ class Layout:
     """The columns of one file as SQL: texts by FOCUS name, money, and what is read by the parser.
 
     `keys` are the texts that lines are grouped by, none of them null. `together`: see the sieve.
+    `is_harmless` holds for lines alone of whose `gpu_text` it is known that the sieve finds nothing.
     """
 
     texts: Texts
@@ -149,6 +150,7 @@ class Layout:
     rules: Sequence[Rule]
     keys: Texts
     together: bool = False
+    is_harmless: str | None = None
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -162,6 +164,9 @@ class Layout:
     def stays_whole(self) -> str:
         """A condition that holds for every line that may not go into a sum."""
         gpu = bulk_sieve.looks_like_gpu(self.texts, together=self.together)
+        if self.is_harmless is not None:
+            named = bulk_sieve.named_like_gpu(self.texts)
+            gpu = f"CASE WHEN {self.is_harmless} THEN {named} ELSE {gpu} END"
         reached = bulk_sieve.is_reached(self.rules, self.texts)
         return f"coalesce({self.uncertain()} OR {gpu} OR {reached}, FALSE)"
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from finops.core.allocation import OUT_OF_SCOPE, Place, Rule, charge_matchers
 from finops.core.matching import parse_matchers
-from finops.sources import bulk_chunks, bulk_store, focus, focus_bulk
+from finops.sources import bulk_chunks, bulk_harmless, bulk_store, focus, focus_bulk
 from finops.sources.bulk_table import LINE, KeptTable, SumsTable
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import AMOUNTS, DIMENSIONS, is_summable
@@ -318,6 +318,46 @@ def test_a_quoted_line_feed_across_chunks(folder: Path, threads: int) -> None:
     path = written(folder, *rows)
     _, sums, _, _ = both_ways(path, threads=threads)
     assert sum(one.line_count for one in sums) < 9
+
+
+@pytest.mark.parametrize("cells", [-1, 0, 1, 2])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("place", [0, 3, -1])
+@pytest.mark.parametrize("cell", ["", '""', '"b"', '"a" '])
+def test_rows_of_another_length_are_rejected_both_ways(
+    folder: Path, cells: int, end: str, place: int, cell: str
+) -> None:
+    """At any place of a document, and whatever stands in the cells too many."""
+    header, *lines = focus_text({"ResourceId": f"i-{i}"} for i in range(6)).splitlines()
+    lines[place] = ",".join([*lines[place].split(",")[: len(header.split(","))], *[cell] * cells])
+    if cells < 0:
+        lines[place] = lines[place].rpartition(",")[0]
+    text = (end or "\n").join((header, *lines)) + end
+    path = folder / "lines.csv"
+    path.write_bytes(text.encode())
+    try:
+        list(focus.parse(path, path.name, "focus").records)
+    except Refused:
+        with pytest.raises(Refused):
+            list(focus_bulk.parse(path, path.name, "focus", [], 1).records)
+    else:
+        _, _, rejections, _ = both_ways(path)
+        assert len(rejections) == bool(cells)
+
+
+def test_texts_known_to_be_harmless_hide_no_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that comes later, nor one that only a resource's name tells."""
+    monkeypatch.setattr(bulk_harmless, "MOST_TEXTS", 3)
+    plain = [{"ChargeDescription": f"hours {i % 2}"} for i in range(40)]
+    machine = {"ChargeDescription": "$98.32 per p5.48xlarge Instance Hour"}
+    named = {"ChargeDescription": "hours 1", "ResourceName": "gpu H100 of team a"}
+    many = [{"ChargeDescription": f"hours {i}"} for i in range(40)]
+    path = written(folder, *plain, machine, *plain, named, *many, machine)
+    whole, sums, _, _ = both_ways(path)
+    assert {42, 124} <= {one.line for one in whole}
+    assert sum(one.line_count for one in sums) + len(whole) == 123
 
 
 @pytest.mark.parametrize(
