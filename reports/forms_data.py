@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 
 from finops.core.money import parse_decimal
-from finops.sources.typed_invoice import NotUsable, TypedInvoice, gpu_models
+from finops.sources.typed_invoice import MOST_LINES, TypedInvoice, TypedLine, gpu_models
 from reports.forms import NOT_A_MONTH, DayField, InvoiceAmountForm, PlainForm
 
 MOST_PASTED = 1_000_000
@@ -91,11 +92,51 @@ class ExactField(forms.CharField):
             ) from None
 
 
-class TypedInvoiceForm(PlainForm):
-    """All that is booked of an invoice whose vendor has no export, and the invoice itself."""
+class TypedLineForm(PlainForm):
+    """One more service on an invoice; all of it empty where there is none."""
+
+    service = forms.CharField(
+        label="Service", max_length=300, help_text="What was bought, in the invoice's words."
+    )
+    start = DayField(label="First day of use", help_text="Days are counted in UTC.")
+    end = DayField(label="Last day of use")
+    amount = ExactField(label="Amount before tax", help_text="Like 1234.50; a discount is below 0.")
+    gpu_model = forms.ChoiceField(label="GPU model", required=False)
+    gpu_count = ExactField(label="GPUs in each machine", required=False)
+    hours = ExactField(
+        label="Machine hours billed",
+        required=False,
+        help_text="Empty: the machine ran all the days above.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "No GPU, or not known"), *((name, name) for name in gpu_models())]
+        self.fields["gpu_model"].choices = choices  # type: ignore[attr-defined]
+
+    def line(self) -> TypedLine:
+        """The line as it was typed."""
+        return TypedLine(**{name: self.cleaned_data[name] for name in TypedLineForm.base_fields})
+
+
+FurtherLines = forms.formset_factory(
+    TypedLineForm, extra=2, max_num=MOST_LINES, absolute_max=MOST_LINES
+)
+"""Lines beyond the first."""
+
+
+class TypedInvoiceForm(TypedLineForm):
+    """All that is booked of an invoice whose vendor has no export, and the invoice itself; of its
+    lines the first."""
 
     issuer = forms.CharField(label="Vendor", max_length=300, help_text="Spelt the same each time.")
     invoice = forms.CharField(label="Invoice number", max_length=300)
+    credits = forms.CharField(
+        label="Credits invoice",
+        max_length=300,
+        required=False,
+        help_text="Of a credit note: the number of the invoice it credits. Its amounts are below 0.",
+    )
     billing_account = forms.CharField(
         label="Billing account",
         max_length=300,
@@ -107,52 +148,40 @@ class TypedInvoiceForm(PlainForm):
         help_text="Like 2026-10.",
         error_messages=NOT_A_MONTH,
     )
-    start = DayField(label="First day of use", help_text="Days are counted in UTC.")
-    end = DayField(label="Last day of use")
-    service = forms.CharField(
-        label="Service", max_length=300, help_text="What was bought, in the invoice's words."
-    )
     currency = forms.CharField(
         label="Currency", max_length=3, initial="USD", help_text="A code like USD."
     )
-    amount = ExactField(label="Amount before tax", help_text="Like 1234.50.")
-    tax = ExactField(label="Tax", initial="0", help_text="0 where there is none.")
-    gpu_model = forms.ChoiceField(label="GPU model", required=False)
-    gpu_count = ExactField(label="GPUs in each machine", required=False)
-    hours = ExactField(
-        label="Machine hours billed",
-        required=False,
-        help_text="Empty: the machine ran all the days above.",
-    )
+    tax = ExactField(label="Tax", initial="0", help_text="Of all lines; 0 where there is none.")
     attached = forms.FileField(
         label="The invoice itself",
         max_length=300,
         help_text="The PDF or picture these words were read from. It is kept by its digest.",
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        choices = [("", "No GPU, or not known"), *((name, name) for name in gpu_models())]
-        self.fields["gpu_model"].choices = choices  # type: ignore[attr-defined]
+    field_order = (
+        "issuer", "invoice", "credits", "billing_account", "billing_period", "currency", "tax",
+        "attached", *TypedLineForm.base_fields,
+    )  # fmt: skip
 
     def clean_attached(self) -> UploadedFile | None:
         """A file that is not beyond what an invoice can be."""
         return _attached(self.cleaned_data["attached"])
 
-    def clean(self) -> dict[str, Any]:
-        """Values that go together; what is wrong is said at its field."""
-        values = super().clean() or {}
-        if not self.errors:
-            try:
-                self.given().check()
-            except NotUsable as error:
-                self.add_error(error.field, error.told())
-        return values
+    def given(self, further: Iterable[TypedLineForm] = ()) -> TypedInvoice:
+        """The invoice as it was typed, with its further lines."""
+        values = {name: self.cleaned_data[name] for name in WHOLE_INVOICE}
+        lines = (self.line(), *(one.line() for one in further))
+        return TypedInvoice(**values | {"currency": values["currency"].upper()}, lines=lines)
 
-    def given(self) -> TypedInvoice:
-        """The invoice as it was typed."""
-        values = {name: self.cleaned_data[name] for name in self.fields if name != "attached"}
-        return TypedInvoice(**values | {"currency": values["currency"].upper()})
+
+WHOLE_INVOICE = (
+    "issuer",
+    "invoice",
+    "credits",
+    "billing_account",
+    "billing_period",
+    "currency",
+    "tax",
+)
 
 
 class MappingStartForm(PlainForm):

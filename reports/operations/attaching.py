@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import BinaryIO, cast
 
 from django.core.files.uploadedfile import UploadedFile
 
@@ -26,18 +27,20 @@ def enter_amount(
     """Keeps the invoice, when there is one, and its amount; both or neither. ValueError says what
     cannot be kept."""
     with atomic():
-        document = None if attached is None else _paper(attached, by=by, at=at)
+        document = None
+        if attached is not None:
+            document = _paper(cast(BinaryIO, attached), attached.name or "", by=by, at=at)
         return set_invoice_amount(**values, by=by, at=at, document=document)
 
 
 def enter_invoice(
-    invoice: TypedInvoice, attached: UploadedFile, *, by: str, at: datetime
+    invoice: TypedInvoice, attached: BinaryIO, name: str, *, by: str, at: datetime
 ) -> Document:
     """Keeps the paper, posts the lines that a person read from it and sets the amount issued; all
     or nothing. Gives the document of the lines. NotUsable (a ValueError) names the field."""
     with atomic():
         try:
-            paper = _paper(attached, by=by, at=at)
+            paper = _paper(attached, name, by=by, at=at)
         except ValueError as error:
             raise NotUsable("attached", str(error)) from None
         document = typed_invoices.enter(invoice, paper, by=by, at=at)
@@ -45,12 +48,13 @@ def enter_invoice(
     return document
 
 
-def _paper(attached: UploadedFile, *, by: str, at: datetime) -> Document:
+def _paper(attached: BinaryIO, name: str, *, by: str, at: datetime) -> Document:
     """The document of the attached bytes; the same bytes again are the same document."""
-    if not attached.size:
+    if not attached.read(1):
         raise ValueError("the attached file is empty")
-    name = clean_name(attached.name or "invoice")
-    kept = keep_stream(attached, name, "attached")  # type: ignore[arg-type]
+    attached.seek(0)
+    name = clean_name(name or "invoice")
+    kept = keep_stream(attached, name, "attached")
     refuse_data(kept)
     document, _ = Document.objects.get_or_create(
         sha256=kept.sha256,
