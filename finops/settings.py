@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "finops.ledger.which.LedgerMiddleware",
+    "finops.seen.SeenMiddleware",
 ]
 
 ROOT_URLCONF = "finops.urls"

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth import get_user_model, password_validation
 
+from finops.core import signs
 from finops.ledger.access import PRODUCTS, SECRET_PREFIX
 from finops.ledger.queries import mappings
 from reports.models import Annotation
@@ -50,11 +51,23 @@ NOT_A_MONTH = {"invalid": "Write the month like 2026-10."}
 
 
 class PlainForm(forms.Form):
-    """Labels without a colon."""
+    """Labels without a colon, and texts without signs that cannot be seen; `foreign` names fields
+    that take what another program wrote, as it is."""
+
+    foreign: tuple[str, ...] = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.label_suffix = ""
+        for name, field in self.fields.items():
+            is_secret = isinstance(field.widget, forms.PasswordInput)
+            if isinstance(field, forms.CharField) and name not in self.foreign and not is_secret:
+                field.validators = [*field.validators, _can_be_seen]
+
+
+def _can_be_seen(text: str) -> None:
+    if reason := signs.refusal(text):
+        raise forms.ValidationError(f"{reason[:1].upper()}{reason[1:]}.")
 
 
 def sensible(day: date) -> None:

@@ -20,6 +20,7 @@ MOST_ATTACHED_BYTES = 20 * 2**20
 class LogForm(PlainForm):
     """A start-up log, as a file or as pasted lines."""
 
+    foreign = ("text",)
     file = forms.FileField(label="Log file", required=False, max_length=300)
     text = forms.CharField(
         label="Or paste its lines",
@@ -187,6 +188,7 @@ WHOLE_INVOICE = (
 class MappingStartForm(PlainForm):
     """The file whose columns are to be mapped, or its first lines."""
 
+    foreign = ("text",)
     file = forms.FileField(label="File", required=False, max_length=300)
     text = forms.CharField(
         label="Or paste its first lines",

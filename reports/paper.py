@@ -19,6 +19,7 @@ from typing import Any
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
+from finops.core import signs
 from reports import figures, inside, sheet
 from reports.queries.standing import Standing
 
@@ -31,7 +32,8 @@ ALONE = "body{margin:0;background:var(--paper)}main.alone{max-width:1080px;margi
 
 
 def html(stand: Standing, *, size: str = "A4", alone: bool = False) -> str:
-    """The report as a page of its own: for the PDF, or (`alone`) a file that needs no other."""
+    """The report as a page of its own: for the PDF, or (`alone`) a file that needs no other. Signs
+    that cannot be seen stand as their escapes; the sealed bytes keep them."""
     context = sheet.context(stand.statement, sheet.as_sealed(stand), stand.dispositions)
     context |= {
         "layout": "paper.html",
@@ -39,7 +41,7 @@ def html(stand: Standing, *, size: str = "A4", alone: bool = False) -> str:
         "letter": size == "Letter",
         "inline_css": inline_css() if alone else "",
     }
-    return render_to_string("reports/report.html", context)
+    return signs.shown(render_to_string("reports/report.html", context))
 
 
 def pdf(stand: Standing, *, size: str = "A4") -> bytes:

@@ -23,6 +23,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 
+from finops.core import signs
 from finops.ledger import tables, which
 
 CANNOT_RUN = 2
@@ -130,6 +131,7 @@ class Command(Sentences, ABC):
     def _run_on_ledger(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         _name_whoever()
         _check_name(options.get("by"))
+        _check_texts(options)
         self.prepare()
         name: which.LedgerName
         if options["sample"]:
@@ -180,9 +182,19 @@ def _check_name(by: str | None) -> None:
         raise CannotRun(f"--by takes a printable name of at most {LONGEST_NAME} characters")
 
 
+def _check_texts(options: Mapping[str, Any]) -> None:
+    """What is typed goes to pages and the trail; names of files are the files' own."""
+    for name, value in options.items():
+        for text in value if isinstance(value, list | tuple) else [value]:
+            reason = signs.refusal(text) if isinstance(text, str) else None
+            if reason and not os.path.exists(text):
+                raise CannotRun(f"{name}: {reason}")
+
+
 def to_json(value: object) -> str:
-    """One JSON document; decimals and instants as strings (see `plain`)."""
-    return json.dumps(plain(value), ensure_ascii=False, indent=2)
+    """One JSON document; decimals and instants as strings (see `plain`). Signs that steer a
+    terminal stand as JSON's own escapes."""
+    return signs.shown(json.dumps(plain(value), ensure_ascii=False, indent=2))
 
 
 def writable(text: str) -> str:

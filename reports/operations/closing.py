@@ -17,7 +17,7 @@ from reports.models import Report
 from reports.queries import notes, proposals, weeks
 from reports.queries.standing import FINAL, report_of, standing, statement_of
 
-from .refused import NoSuchWeek, NotAllowed
+from .refused import NoSuchWeek, NotAllowed, refuse_unseen
 from .sealing import act, week_locked
 
 TREND_WEEKS = 12
@@ -75,6 +75,7 @@ def restate(week: str, *, reason: str, by: str, at: datetime) -> Closed:
     reason = reason.strip()
     if not reason:
         raise NotAllowed("A restatement needs a reason.")
+    refuse_unseen(reason)
     week = week_asked(week, at)
     value = build(week, at)
     with week_locked(week):

@@ -8,7 +8,7 @@ from finops.trail import operations as trail
 from reports.models import LeftProposal
 from reports.queries.proposals import proposals
 
-from .refused import NotAllowed
+from .refused import NotAllowed, refuse_unseen
 from .sealing import week_locked
 
 
@@ -19,6 +19,7 @@ def leave(week: str, *, text: str, by: str, at: datetime) -> LeftProposal:
     """
     if not text.strip():
         raise NotAllowed("Say why the sealed report stays as it is.")
+    refuse_unseen(text)
     with week_locked(week):
         found = next((one for one in proposals() if one.report.week == week), None)
         if found is None:

@@ -12,7 +12,7 @@ from finops.ledger.which import atomic
 from finops.trail.operations import record as trail
 from reports.models import Annotation
 
-from .refused import NotAllowed
+from .refused import NotAllowed, refuse_unseen
 
 LONGEST_TEXT = 2000
 FIRST_YEAR, LAST_YEAR = 2000, 2200  # a day at the calendar's edge has no place in every zone
@@ -39,6 +39,7 @@ def annotate(
     text, url = text.strip(), url.strip()
     if not text or len(text) > LONGEST_TEXT:
         raise NotAllowed(f"An annotation needs a text of 1 to {LONGEST_TEXT} characters.")
+    refuse_unseen(text)
     if kind not in dict(Annotation.KINDS):
         raise NotAllowed(f"There is no kind of annotation {kind[:40]!r}.")
     if not FIRST_YEAR <= instant.year <= LAST_YEAR:

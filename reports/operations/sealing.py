@@ -25,7 +25,7 @@ from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
 from reports.operations.watching import note_guards
 from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, Standing, standing
 
-from .refused import NotAllowed
+from .refused import NotAllowed, refuse_unseen
 
 SEAL_SCHEMA = "headroom-seal-1"
 LOCK = 0x5EA1
@@ -175,6 +175,7 @@ def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: da
         )
     if not text.strip():
         raise NotAllowed("A waiver needs a reason.")
+    refuse_unseen(text)
     with week_locked(report.week):
         _open(report)
         if same_person(by, report.prepared_by):
@@ -261,6 +262,7 @@ def dispose(week: str, exception: str, *, text: str, by: str, at: datetime) -> D
     """Writes what was decided of an exception of a week; sealed weeks keep theirs."""
     if not text.strip():
         raise NotAllowed("Write what was decided of the exception.")
+    refuse_unseen(text)
     newest = Report.objects.filter(week=week).order_by("-revision").first()
     if newest is None:
         raise NotAllowed(f"There is no report of {week}.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError
 
+from finops.core import signs
 from finops.core.allocation import WORKLOAD, Place
 from finops.core.money import plain
 from finops.core.period import Period, rfc3339
@@ -149,6 +150,8 @@ def decide_baseline(
         raise NotAccepted(f"say why baseline {number} is {verdict}")
     if len(text) > LONGEST_TEXT or "\0" in text:
         raise NotAccepted(f"a reason has at most {LONGEST_TEXT:,} characters and no NUL")
+    if refused := signs.refusal(text):
+        raise NotAccepted(refused)
     return _decided(row, verdict, by=by, at=at, text=text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from finops.core import signs
 from finops.core.money import parse_decimal, plain
 from finops.core.period import month_of
 from finops.ledger.models import Document, InvoiceAmount, PeriodConfirmation
@@ -88,4 +89,6 @@ def _words(**values: str) -> list[str]:
             raise ValueError(f"{name} must not be empty")
         if len(value) > 400 or "\0" in value:
             raise ValueError(f"{name} is over 400 characters long or holds a NUL")
+        if refused := signs.refusal(value):
+            raise ValueError(f"{name}: {refused}")
     return [value.strip() for value in values.values()]

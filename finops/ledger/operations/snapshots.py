@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from finops.core import signs
 from finops.ledger import signals
 from finops.ledger.models import Snapshot, SnapshotDecision
 from finops.ledger.operations.locks import lock
@@ -148,6 +149,8 @@ def decide(
     """
     if verdict not in VERDICTS:
         raise ValueError(f"{verdict!r} is no verdict; there are {', '.join(VERDICTS)}")
+    if refused := signs.refusal(reason):
+        raise ValueError(refused)
     with atomic():
         snapshot = Snapshot.objects.filter(pk=snapshot_id).first()
         if snapshot is None:
