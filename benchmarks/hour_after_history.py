@@ -67,7 +67,7 @@ def post(source: Any, series: list[Any], at: datetime) -> None:
 def measured(engines: int, measured_after: list[int]) -> dict[str, Any]:
     from finops.core.period import Period
     from finops.ledger.models import Source
-    from finops.ledger.queries.tokens import token_totals
+    from finops.ledger.queries.tokens import TokenLedger
 
     source = Source.objects.create(name="bench", kind="files", created_at=START, created_by="b")
     at_ms, result = int(START.timestamp() * 1000), {}
@@ -84,7 +84,7 @@ def measured(engines: int, measured_after: list[int]) -> dict[str, Any]:
         if week in measured_after:
             end = START + timedelta(weeks=week)
             before, own = time.perf_counter(), time.process_time()
-            assert token_totals(Period(end - timedelta(weeks=1), end)).prompt
+            assert TokenLedger(Period(end - timedelta(weeks=1), end)).totals().prompt
             result[f"{week} weeks"] = {
                 "hour_seconds": median(hours),
                 "hour_cpu_seconds": median(cpu),

@@ -246,9 +246,9 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
     seconds, cpu_seconds = time.perf_counter() - before, time.process_time() - cpu
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    from finops.ledger.queries.tokens import token_totals
+    from finops.ledger.queries.tokens import TokenLedger
 
-    tokens = token_totals(period)  # reads every row of the period: not part of collecting
+    tokens = TokenLedger(period).totals()  # reads every row of the period: not part of collecting
     return {"seconds": seconds, "peak_mib": peak_mib, "cpu_seconds": cpu_seconds, "readings": found.readings, "warnings": found.warnings,
             "prompt": tokens.prompt, "generation": tokens.generation}  # fmt: skip
 

@@ -92,7 +92,7 @@ def medians_of_rows(steps: Column) -> Column:
     if (steps == first).all():
         return steps[:, 0]
     if len(steps) == 1:
-        return np.array([lower_median(steps[0].tolist())], dtype=np.int64)
+        return np.array([lower_median(steps[0])], dtype=np.int64)
     middle = (steps.shape[1] - 1) // 2
     return np.partition(steps, middle, axis=1)[:, middle]
 

@@ -8,13 +8,18 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import Any
 
+import numpy as np
+
 MOST_STEPS = 64
 """How many lengths of steps a day's account holds."""
 
 
-def lower_median(steps: Sequence[int]) -> int:
-    """The lower median of a non-empty list."""
-    return sorted(steps)[(len(steps) - 1) // 2]
+def lower_median(steps: Sequence[int] | np.ndarray[Any, Any]) -> int:
+    """The lower median of a non-empty list or column."""
+    middle = (len(steps) - 1) // 2
+    if isinstance(steps, np.ndarray):
+        return int(np.partition(steps, middle)[middle])
+    return sorted(steps)[middle]
 
 
 def lower_median_of(counts: Mapping[int, int]) -> int:

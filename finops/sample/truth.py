@@ -114,13 +114,6 @@ class Truth:
         inside = (x for x in self.losses if x.workload == workload)
         return total([x.counts for x in inside if since_ms <= x.at_ms < until_ms])
 
-    def restarts_of(self, workload: str, since_ms: int, until_ms: int) -> tuple[int, int]:
-        """Restarts of engines, and how many of them no fall of a counter shows."""
-        inside = [
-            x for x in self.restarts if x.workload == workload and since_ms <= x.at_ms < until_ms
-        ]
-        return len(inside), sum(x.hidden for x in inside)
-
     def money(self, since_ms: int, until_ms: int) -> dict[str, tuple[Decimal, Decimal]]:
         """Billed and effective cost by place, of the parts inside a period, as incurred."""
         sums: dict[str, tuple[Decimal, Decimal]] = {}

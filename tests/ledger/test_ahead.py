@@ -24,12 +24,12 @@ from finops.ledger.operations import collect
 from finops.ledger.operations.collect import collect_source
 from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.sources import add_source
-from finops.ledger.queries.tokens import token_totals
 from finops.ledger.store import Gathered
 from finops.sources.records import SeriesReadings
 from finops.sources.shards import Shard
 from tests.ledger.stores import PROMETHEUS, from_samples, prometheus
 from tests.ledger.test_backfill import A_STEP, START, at, series
+from tests.ledger.totals import token_totals
 
 PATIENCE_S = 20
 

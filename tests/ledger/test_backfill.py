@@ -17,8 +17,8 @@ from finops.ledger.probe import LONGEST, kept_for
 from finops.ledger.queries.discovery import proposed_workloads
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.sources import health
-from finops.ledger.queries.tokens import token_totals
 from tests.ledger.stores import PROMETHEUS, from_samples, prometheus
+from tests.ledger.totals import token_totals
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),

@@ -27,7 +27,6 @@ from finops.ledger.operations.collect import collect_source, collect_window, hou
 from finops.ledger.operations.documents import stored
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.sources import health, incomplete_hours, uncollected
-from finops.ledger.queries.tokens import token_totals
 from finops.ledger.store import live_series
 from finops.sources.samples import decode
 from tests.ledger.stores import (
@@ -41,6 +40,7 @@ from tests.ledger.stores import (
     recorded,
     replay,
 )
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

@@ -9,9 +9,10 @@ import pytest
 from finops.core.facts import Notice
 from finops.core.register import exceptions
 from finops.ledger.queries.facts import facts
-from finops.ledger.queries.tokens import TokenLedger, token_totals
+from finops.ledger.queries.tokens import TokenLedger
 from tests.ledger.doors import command
 from tests.ledger.fleet import PERIOD, Shown, booked, counter, level, take_in
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

@@ -27,7 +27,6 @@ from finops.core.period import Period
 from finops.core.statement import statement
 from finops.ledger.models import Series
 from finops.ledger.queries.facts import facts
-from finops.ledger.queries.tokens import token_totals
 from finops.sources.engines import role_of
 from tests.ledger.doors import command, ingested
 from tests.ledger.fleet import PERIOD, START, STEP, Shown, counter, level, openmetrics, take_in
@@ -35,6 +34,7 @@ from tests.ledger.small_company import _line as line
 from tests.ledger.small_company import _machine as machine
 from tests.ledger.small_company import csv_text
 from tests.ledger.stores import PROMETHEUS, from_samples, prometheus
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

@@ -9,8 +9,8 @@ import pytest
 
 from finops.core.period import Period
 from finops.ledger.operations.ingest import ingest
-from finops.ledger.queries.tokens import token_totals
 from tests.house.examples import METHOD, ROOT
+from tests.ledger.totals import token_totals
 
 RECORDING = ROOT / "tests" / "data" / "vllm-recorded" / "raw-samples-5s.json.gz"
 

@@ -14,8 +14,8 @@ import pytest
 
 from finops.core.period import Period, hour_of
 from finops.ledger.models import Series
-from finops.ledger.queries.tokens import token_totals
 from tests.ledger.doors import ingested
+from tests.ledger.totals import token_totals
 from tests.paths import SAMPLES
 
 METRICS = SAMPLES / "metrics"

@@ -12,11 +12,11 @@ from finops.ledger.fetch import Door, Limits
 from finops.ledger.operations.collect import collect_source
 from finops.ledger.operations.sources import add_source
 from finops.ledger.probe import probe
-from finops.ledger.queries.tokens import token_totals
 from finops.ledger.store import Gathered, gather
 from finops.sources.samples import encode
 from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, replay
 from tests.ledger.test_collect import AFTER, FIRST, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
+from tests.ledger.totals import token_totals
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),

@@ -20,10 +20,11 @@ from finops.ledger.operations.collect import collect_source, collect_window, sha
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.source_hours import fetches_of
 from finops.ledger.queries.sources import health, is_complete, uncollected
-from finops.ledger.queries.tokens import TokenLedger, token_totals
+from finops.ledger.queries.tokens import TokenLedger
 from finops.sources.engines import metrics_to_collect
 from finops.sources.shards import WHOLE, Shard, shards
 from tests.ledger.stores import PROMETHEUS, Store, from_samples, prometheus, recorded, replay
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finops.core.period import Period
-from finops.ledger.queries.tokens import TokenLedger, token_totals
+from finops.ledger.queries.tokens import TokenLedger
 from finops.sources.records import SeriesReadings
 from tests.ledger.doors import ingested
 from tests.ledger.test_token_ledger_laws import (
@@ -30,6 +30,7 @@ from tests.ledger.test_token_ledger_laws import (
     rows,
     series_of,
 )
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

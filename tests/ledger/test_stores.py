@@ -30,11 +30,11 @@ from finops.ledger.operations.collect import collect_source, collect_window, win
 from finops.ledger.operations.sources import SourceRefused, access_to, add_source, note_probe
 from finops.ledger.probe import probe
 from finops.ledger.queries.sources import health, uncollected
-from finops.ledger.queries.tokens import token_totals
 from finops.sources.shards import shards
 from tests.ledger.doors import ingested
 from tests.ledger.stores import PROMETHEUS, Reply, Store, from_samples, prometheus, recorded, replay
 from tests.ledger.test_collect import AFTER, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
+from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 

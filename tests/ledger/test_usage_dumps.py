@@ -16,8 +16,8 @@ from finops.embedded.places import package_folder
 from finops.ledger.models import Document, UsageHour
 from finops.ledger.operations.documents import digest_of, stored
 from finops.ledger.queries.facts import facts
-from finops.ledger.queries.tokens import token_totals
 from tests.ledger.doors import command, ingested
+from tests.ledger.totals import token_totals
 from tests.sources.test_sql_dump import MAPPING, MYSQL
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])

@@ -18,6 +18,7 @@ from finops.sample.generator import Made, write_files
 from finops.sample.truth import KINDS, part
 from finops.sources import registry
 from finops.sources.records import ChargeRecord, Rejection, SeriesReadings, UsageRecord
+from tests.sample.restarts import restarts_of
 
 AT = datetime(2026, 11, 29, 17, tzinfo=UTC)
 COUNTERS = {
@@ -194,10 +195,10 @@ def test_what_befell_the_fleet(made: Made) -> None:
         if truth.lost(service.slug, *span)["prompt"]
     }
     assert lost == {("assist-8b", 1), ("assist-8b", 6), ("assist-8b", 11), ("chat-70b", 11)}
-    assert truth.restarts_of("assist-8b", *weeks[11]) == (2, 1)
-    assert truth.restarts_of("chat-70b", *weeks[3]) == (2, 0)  # two engines in one pod
+    assert restarts_of(truth, "assist-8b", *weeks[11]) == (2, 1)
+    assert restarts_of(truth, "chat-70b", *weeks[3]) == (2, 0)  # two engines in one pod
     for week in fleet.WEEKS_OF_STEPS:
-        assert truth.restarts_of("code-32b", *weeks[week]) == (1, 0)
+        assert restarts_of(truth, "code-32b", *weeks[week]) == (1, 0)
     assert truth.tokens("assist-8b", *weeks[11])["preemptions"] > 0
     assert (
         truth.tokens("extract-7b", *weeks[11])["prompt"] * 100

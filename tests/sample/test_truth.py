@@ -12,6 +12,7 @@ import pytest
 from finops.sample import books, fleet
 from finops.sample.generator import Made
 from tests.ledger.doors import command
+from tests.sample.restarts import restarts_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +47,7 @@ def _by_workload(start: datetime, end: datetime) -> dict[str, dict[str, Any]]:
 
 def _check_tokens(printed: dict[str, Any], made: Made, slug: str, start: int, end: int) -> None:
     truth, lost = made.truth.tokens(slug, start, end), made.truth.lost(slug, start, end)
-    restarts = made.truth.restarts_of(slug, start, end)
+    restarts = restarts_of(made.truth, slug, start, end)
     for name in (
         "prompt",
         "generation",

@@ -13,6 +13,7 @@ from django.db import connections
 from finops.core.cache import Gauge
 from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of
+from finops.core.steps import lower_median
 from finops.ledger.models import ReadingBlock, Series
 from finops.ledger.which import ledger_name
 from finops.sources.sample_blocks import unpack_all
@@ -62,13 +63,8 @@ class Span:
         before = of_day[of_day < self.new_ms]
         if len(before) < 2 or len(before) == len(of_day):
             return self.from_ms
-        usual = (_lower_median(np.diff(one)) for one in (before, of_day))
+        usual = (lower_median(np.diff(one)) for one in (before, of_day))
         return self.from_ms if len(set(usual)) == 1 else self.day_ms
-
-
-def _lower_median(steps: Column) -> int:
-    middle = (len(steps) - 1) // 2
-    return int(np.partition(steps, middle)[middle])
 
 
 class Gauges:

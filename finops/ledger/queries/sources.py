@@ -38,12 +38,17 @@ def is_complete(source: Source, window: Period) -> bool:
     return complete_windows(source, window) == [window]
 
 
-def unfinished_windows(source_id: int, as_of: datetime) -> list[tuple[datetime, datetime]]:
-    """The windows of a source of which some shards were fetched and others not yet."""
+def unfinished_windows(
+    as_of: datetime, source_id: int | None = None
+) -> list[tuple[int, datetime, datetime]]:
+    """The windows of which some shards were fetched and others not yet, with their source; of one
+    source where it is given."""
     span = {name: OuterRef(name) for name in ("source_id", "window_start", "window_end")}
     whole = Fetch.objects.filter(**span, complete=True, at__lte=as_of)
-    fetched = FetchedPart.objects.filter(source_id=source_id, at__lte=as_of)
-    return list(fetched.exclude(Exists(whole)).values_list("window_start", "window_end").distinct())
+    fetched = FetchedPart.objects.filter(at__lte=as_of).exclude(Exists(whole))
+    if source_id is not None:
+        fetched = fetched.filter(source_id=source_id)
+    return list(fetched.values_list("source_id", "window_start", "window_end").distinct())
 
 
 def uncollected(source: Source, period: Period) -> list[Period]:

@@ -191,11 +191,6 @@ def _sum_or_none(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def token_totals(period: Period) -> Tokens:
-    """The tokens of a period of whole hours over everything in the ledger."""
-    return TokenLedger(period).totals()
-
-
 def reach() -> dict[str, datetime]:
     """The last reading, or the last hour of usage records, of each source."""
     last: dict[str, datetime] = {
@@ -291,14 +286,8 @@ WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
 # Hours of which only some shards are there tell of no other target that its source went on (§2.5).
 _SOURCES = """
 WITH unfinished AS (
-    SELECT part.source_id, 1000 * extract(epoch FROM part.window_start) AS start_ms,
-        1000 * extract(epoch FROM part.window_end) AS end_ms
-    FROM ledger_fetchedpart part
-    WHERE part.at <= %s AND NOT EXISTS (
-        SELECT 1 FROM ledger_fetch whole
-        WHERE whole.source_id = part.source_id AND whole.window_start = part.window_start
-            AND whole.window_end = part.window_end AND whole.complete AND whole.at <= %s
-    )
+    SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
+        AS unfinished_windows(source_id, start_ms, end_ms)
 )
 SELECT target.source_id, max(block.last_ms)
 FROM ledger_target target
@@ -320,7 +309,7 @@ def _load(period: Period, as_of: datetime) -> list[Known]:
     start, end = milliseconds(period.start), milliseconds(period.end)
     roles = list(SUMMED_ROLES)
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_SOURCES, [as_of] * 3)
+        cursor.execute(_SOURCES, [*_unfinished(as_of), as_of])
         source_last = dict(cursor.fetchall())
         cursor.execute(_AROUND, [as_of, as_of, period.end, as_of, roles, end, start])
         around = {row[0]: row[1:] for row in cursor.fetchall()}
@@ -331,6 +320,16 @@ def _load(period: Period, as_of: datetime) -> list[Known]:
     found = Series.objects.filter(pk__in=around.keys()).select_related("target__source")
     known = [_known(series, around[series.pk], source_last, rows, as_of) for series in found]
     return sorted(known, key=lambda one: one.series.pk)
+
+
+def _unfinished(as_of: datetime) -> tuple[list[int], list[int], list[int]]:
+    """Source, start and end of every window of which only some shards are there."""
+    found = unfinished_windows(as_of)
+    return (
+        [source_id for source_id, _, _ in found],
+        [milliseconds(start) for _, start, _ in found],
+        [milliseconds(end) for _, _, end in found],
+    )
 
 
 def _row(values: Sequence[Any]) -> Row:
@@ -402,7 +401,7 @@ def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: in
         first_ms__lt=until_ms,
         document__received_at__lte=as_of,
     ).exclude(series__target=series.target_id)
-    for start, end in unfinished_windows(series.target.source_id, as_of):
+    for _, start, end in unfinished_windows(as_of, series.target.source_id):
         blocks = blocks.exclude(last_ms__gte=milliseconds(start), first_ms__lt=milliseconds(end))
     if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
         return True
