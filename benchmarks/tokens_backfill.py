@@ -302,7 +302,7 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
                 return b""
             return {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
-        def unpacked(self, body: bytes) -> bytes:
+        def unpacked(self, body: bytes, place: bytearray | None = None) -> bytes:
             return body
 
     with Door(Access(url)) as door:

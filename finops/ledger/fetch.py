@@ -188,7 +188,6 @@ class Door:
         self.base = checked_url(self.access.url)
         self.told: dict[str, str] = {}
         self._secret = self._read_secret()
-        self.remembered: Any = None  # what was made of an answer that may come again
         self._turn = Lock()
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
@@ -255,7 +254,7 @@ class Door:
 
     def remote_read(self, request: bytes) -> bytes:
         """The answer to a remote read, unpacked: protobuf in snappy, both ways."""
-        return self.unpacked(self.remote_read_packed(request))
+        return bytes(self.unpacked(self.remote_read_packed(request)))
 
     def remote_read_packed(self, request: bytes) -> bytes:
         """The same as it came, for `unpacked`."""
@@ -263,12 +262,21 @@ class Door:
         found: bytes = self._ask("POST", "/api/v1/read", content, bytes)
         return found
 
-    def unpacked(self, body: bytes) -> bytes:
-        """The answer to a remote read that came as `body`; FetchFailed where it is none."""
+    def unpacked(self, body: bytes, place: bytearray | None = None) -> bytes | bytearray:
+        """The answer to a remote read that came as `body`, in `place` where one is given: memory
+        that serves for one answer after the other. FetchFailed where it is none."""
         try:
-            if cramjam.snappy.decompress_raw_len(body) > self.limits.answer_bytes:
+            size = cramjam.snappy.decompress_raw_len(body)
+            if size > self.limits.answer_bytes:
                 raise FetchFailed(f"{self.base}: an answer of too many bytes once unpacked")
-            return bytes(cramjam.snappy.decompress_raw(body))
+            if place is None:
+                return bytes(cramjam.snappy.decompress_raw(body))
+            if len(place) < size:
+                place += bytes(size - len(place))
+            else:
+                del place[size:]
+            cramjam.snappy.decompress_raw_into(body, place)
+            return place
         except cramjam.DecompressionError as error:
             raise FetchFailed(f"{self.base}: the answer is no snappy ({error})") from None
 

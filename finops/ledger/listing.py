@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import orjson
 
 from finops.sources.records import SeriesReadings
-from finops.sources.shards import Shard
 
 from .selecting import Selector
 
@@ -16,32 +15,15 @@ Name = tuple[str, tuple[tuple[str, str], ...]]
 Rows = Sequence[Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
-    """What a listing was asked for: the matchers, how many series a request may have, the shard."""
-
-    matchers: tuple[str, ...]
-    most: int
-    shard: Shard
-
-
 @dataclass(slots=True)
 class Listing:
-    """The answer of a store, as it came, and the selectors that were made of it for a purpose.
-
-    A store that answers the same bytes for the same purpose means the same: nothing is made anew.
-    """
+    """The answer of a store, as it came, and the selectors that were made of it."""
 
     body: bytes
-    purpose: Purpose
     rows: Rows
     warnings: list[str]
     selectors: list[Selector]
     _seen: set[Name] = field(default_factory=set)
-
-    def is_for(self, purpose: Purpose, body: bytes) -> bool:
-        """Whether the store has answered the same for the same."""
-        return self.purpose == purpose and self.body == body
 
     def knows(self, series: Iterable[SeriesReadings]) -> bool:
         """Whether the store has named all of these series. Those that it has are remembered, as the

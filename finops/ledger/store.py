@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
@@ -29,7 +29,7 @@ from finops.sources.shards import WHOLE, Shard
 from .access import FetchFailed
 from .ahead import Ahead, Closed
 from .fetch import Door
-from .listing import Listing, Purpose
+from .listing import Listing
 from .selecting import (
     NotPlain,
     Selector,
@@ -111,25 +111,24 @@ def _rows(answer: Any, base: str) -> tuple[list[dict[str, str]], list[str]]:
 
 
 def _listing(door: Door, matchers: Sequence[str], period: Period, shard: Shard) -> Listing:
-    """The series of a window and how they are asked for; the last one again where the store answers
-    the same."""
+    """The series of a window, and how they are asked for."""
     hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
-    purpose = Purpose(tuple(matchers), MAX_SERIES_HOURS_A_QUERY // hours, shard)
-    last: Listing | None = door.remembered
+    most = MAX_SERIES_HOURS_A_QUERY // hours
+    read = partial(_read_listing, base=door.base, matchers=tuple(matchers), most=most, shard=shard)
+    found: Listing = door.post(_SERIES, _series_form(matchers, period), read)
+    return found
 
-    def read(body: bytes) -> Listing:
-        if last is not None and last.is_for(purpose, body):
-            return last
-        rows, warnings = _rows(orjson.loads(body), door.base)
-        if shard.is_whole:
-            selectors = list(selectors_of(rows, matchers, purpose.most))
-        else:
-            rows = [row for row in rows if shard.holds(row.get("instance", ""))]
-            selectors = list(selectors_of_instances(rows, matchers, purpose.most))
-        return Listing(body, purpose, rows, warnings, selectors)
 
-    door.remembered = listing = door.post(_SERIES, _series_form(matchers, period), read)
-    return listing
+@lru_cache(maxsize=2)
+def _read_listing(
+    body: bytes, *, base: str, matchers: tuple[str, ...], most: int, shard: Shard
+) -> Listing:
+    """What an answer to /api/v1/series says; hour after hour it is the same."""
+    rows, warnings = _rows(orjson.loads(body), base)
+    if shard.is_whole:
+        return Listing(body, rows, warnings, list(selectors_of(rows, matchers, most)))
+    rows = [row for row in rows if shard.holds(row.get("instance", ""))]
+    return Listing(body, rows, warnings, list(selectors_of_instances(rows, matchers, most)))
 
 
 def asked_ahead() -> Ahead:
@@ -217,10 +216,10 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
 def _gather_remotely(door: Door, listing: Listing, coming: Iterable[bytes]) -> Gathered | None:
     """The same by remote read; None where it fails, or names a series that the query API does not
     know: then its labels are not those of the series."""
-    answers = Answers()
+    answers, place = Answers(), bytearray()
     try:
         for packed in coming:
-            answers.add(door.unpacked(packed))
+            answers.add(door.unpacked(packed, place))
     except (FetchFailed, Refused, NotPlain) as error:
         logger.info("%s: asked by queries, for remote read does not do: %s", door.base, error)
         return None

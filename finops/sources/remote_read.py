@@ -36,13 +36,15 @@ from finops.sources.samples import in_order
 MATCHES: Final = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LABEL_FIELD, _SAMPLE_FIELD, _HISTOGRAM_FIELD = 1, 2, 4
-_SAMPLES_AT_ONCE: Final = 1 << 18
+_SAMPLES_AT_ONCE: Final = 1 << 16  # of the longer kind half as many: they fit in a core's own cache
 _REMEMBERED_BYTES: Final = 4096
 _DOUBLE: Final = struct.Struct("<d")
 
 Matcher = tuple[str, str, str]
 """Label, sign (`=`, `!=`, `=~`, `!~`) and value."""
 _Name = tuple[str, tuple[tuple[str, str], ...]]
+_Times = tuple["array[int]", bool]
+"""A column of times, and whether they rise."""
 
 
 class _Run(NamedTuple):
@@ -97,9 +99,10 @@ class Answers:
 
     series: list[SeriesReadings] = field(default_factory=list)
     histograms: set[str] = field(default_factory=set)
-    _times: dict[bytes, tuple[array[int], bool]] = field(default_factory=dict)
+    _times: dict[bytes, _Times] = field(default_factory=dict)
+    _tables: dict[bytes, tuple[Words, list[_Times]]] = field(default_factory=dict)
 
-    def add(self, body: bytes) -> None:
+    def add(self, body: bytes | bytearray) -> None:
         """Takes the series of an uncompressed answer, each column in order of time; ends of series
         left out. Refused when the bytes are not such an answer."""
         found: list[SeriesReadings | None] = []
@@ -124,7 +127,7 @@ class Answers:
         self.series += [one for one in found if one is not None]
 
     def _take_alike(
-        self, body: bytes, runs: Sequence[_Run], found: list[SeriesReadings | None]
+        self, body: bytes | bytearray, runs: Sequence[_Run], found: list[SeriesReadings | None]
     ) -> list[_Run]:
         """Puts series of equal length in their places, as the rows of one matrix; gives those that
         are not of samples of one length."""
@@ -138,19 +141,20 @@ class Answers:
         shape = (len(alike), len(time) // len(alike))
         usual = fine.reshape(shape).all(axis=1)
         usual &= (bits.reshape(shape) != STALE_BITS).all(axis=1)
-        raw_times, raw_bits, width = time.tobytes(), bits.data.cast("B"), 8 * shape[1]
-        rows = [slice(start, start + width) for start in range(0, len(raw_times), width)]
-        times = [raw_times[row] for row in rows]
-        self._learn(times, time.reshape(shape))
-        for run, is_usual, row, raw in zip(alike, usual.tolist(), rows, times, strict=True):
+        raw_bits, width = bits.data.cast("B"), 8 * shape[1]
+        columns = self._columns_of(time.reshape(shape))
+        for place, (run, is_usual, times) in enumerate(
+            zip(alike, usual.tolist(), columns, strict=True)
+        ):
             if is_usual:
-                found[run.place] = self._told(run, raw, raw_bits[row])
+                row = raw_bits[place * width : (place + 1) * width]
+                found[run.place] = self._told(run, times, row)
             else:
                 left.append(run)
         return left
 
     def _take_mixed(
-        self, body: bytes, runs: Sequence[_Run], found: list[SeriesReadings | None]
+        self, body: bytes | bytearray, runs: Sequence[_Run], found: list[SeriesReadings | None]
     ) -> None:
         """Puts series of samples of both lengths in their places; one with anything unusual in it
         is taken by itself."""
@@ -161,20 +165,20 @@ class Answers:
         starts = [0, *ends[:-1]]
         for run, is_fine, start, end in zip(runs, rows.fine.tolist(), starts, ends, strict=True):
             found[run.place] = (
-                self._told(run, raw_times[start:end], raw_bits[start:end])
+                self._told(run, self._known_times(raw_times[start:end]), raw_bits[start:end])
                 if is_fine
                 else self._taken(body, run.start, run.end)
             )
 
-    def _told(self, run: _Run, raw_times: bytes, raw_bits: memoryview) -> SeriesReadings:
-        """A series of the samples with these times, as they are written, and values."""
-        times, is_in_order = self._known_times(raw_times)
+    def _told(self, run: _Run, known: _Times, raw_bits: memoryview) -> SeriesReadings:
+        """A series of the samples with these times and values."""
+        times, is_in_order = known
         values = array("d")
         values.frombytes(raw_bits)
         columns = (times, values) if is_in_order else in_order(times, values)
         return SeriesReadings(*run.name, *columns)
 
-    def _taken(self, body: bytes, at: int, end: int) -> SeriesReadings | None:
+    def _taken(self, body: bytes | bytearray, at: int, end: int) -> SeriesReadings | None:
         """One series, run by run and field by field; None where no reading is in it."""
         labels: list[tuple[str, str]] = []
         pieces: list[tuple[array[int], Column]] = []
@@ -202,6 +206,20 @@ class Answers:
         columns = self._columns(pieces)
         return SeriesReadings(metric, others, *columns) if columns is not None else None
 
+    def _columns_of(self, rows: Words) -> list[_Times]:
+        """The times of each row of a matrix, as they are written. Those of one metric's series come
+        again with the next metric's: then the whole matrix is known by its first row."""
+        first = rows[0].tobytes()
+        known = self._tables.get(first)
+        if known is not None and np.array_equal(known[0], rows):
+            return known[1]
+        raw, width = rows.tobytes(), 8 * rows.shape[1]
+        raws = [raw[start : start + width] for start in range(0, len(raw), width)]
+        self._learn(raws, rows)
+        found = [self._times[each] for each in raws]
+        self._tables[first] = rows, found
+        return found
+
     def _learn(self, raws: Sequence[bytes], rows: Words) -> None:
         """Reads the times of a matrix's rows that are not known yet, all at once."""
         new = {raw: place for place, raw in enumerate(raws) if raw not in self._times}
@@ -211,7 +229,7 @@ class Answers:
             for raw, row, rises in zip(new, numbers, rising, strict=True):
                 self._times[raw] = array("q", row.tobytes()), rises
 
-    def _known_times(self, raw: bytes) -> tuple[array[int], bool]:
+    def _known_times(self, raw: bytes) -> _Times:
         """The times that are written as these words, and whether they rise."""
         found = self._times.get(raw)
         if found is None:
@@ -264,7 +282,7 @@ def _told_by(raw: bytes) -> _Name | None:
     return _apart(found)
 
 
-def _label(raw: bytes) -> tuple[str, str]:
+def _label(raw: bytes | bytearray) -> tuple[str, str]:
     texts = {n: raw[start:end].decode() for n, (start, end) in _fields(raw, 0, len(raw))}
     return texts.get(1, ""), texts.get(2, "")
 
@@ -282,14 +300,14 @@ def _in_pieces(runs: Sequence[_Run], length: int) -> Iterator[Sequence[_Run]]:
         yield runs[start : start + most]
 
 
-def _size_at(body: bytes, at: int) -> int:
+def _size_at(body: bytes | bytearray, at: int) -> int:
     """The length of a sample here that may begin a run; 0 where none does."""
     if body.startswith(USUAL_HEAD, at):
         return USUAL_BYTES
     return ZERO_BYTES if body.startswith(ZERO_HEAD, at) else 0
 
 
-def _run_of(body: bytes, at: int, end: int, place: int) -> _Run | None:
+def _run_of(body: bytes | bytearray, at: int, end: int, place: int) -> _Run | None:
     """The series where it seems to be labels and then samples and nothing else."""
     head, named = _head_of(body, at, end)
     if named is None or (end - head) % ZERO_BYTES:
@@ -297,7 +315,7 @@ def _run_of(body: bytes, at: int, end: int, place: int) -> _Run | None:
     return _Run(place, named, at, head, end)
 
 
-def _head_of(body: bytes, at: int, end: int) -> tuple[int, _Name | None]:
+def _head_of(body: bytes | bytearray, at: int, end: int) -> tuple[int, _Name | None]:
     """Where a series' samples begin, and the name before them; None where that is not labels alone.
 
     The name is looked up by the bytes before the first sample, whatever its length: they are the
@@ -306,12 +324,12 @@ def _head_of(body: bytes, at: int, end: int) -> tuple[int, _Name | None]:
     usual = body.find(USUAL_HEAD, at, end)
     zero = body.find(ZERO_HEAD, at, end if usual < 0 else usual)
     for head in (zero, usual):
-        if head > at and (named := _named(body[at:head])) is not None:
+        if head > at and (named := _named(bytes(body[at:head]))) is not None:
             return head, named
     return at, None
 
 
-def _run(body: bytes, at: int, end: int, size: int) -> tuple[Words, Column]:
+def _run(body: bytes | bytearray, at: int, end: int, size: int) -> tuple[Words, Column]:
     """The samples of one length that stand here one after the other: their times as they are
     written, and the bit patterns of their values."""
     fine, time, bits = rows_of(memoryview(body)[at : at + (end - at) // size * size], size)
@@ -319,7 +337,7 @@ def _run(body: bytes, at: int, end: int, size: int) -> tuple[Words, Column]:
     return time[:count], bits[:count]
 
 
-def _sample(body: bytes, at: int, end: int) -> tuple[array[int], Column]:
+def _sample(body: bytes | bytearray, at: int, end: int) -> tuple[array[int], Column]:
     """One sample of whatever length; a field that is left out is zero."""
     value, time_ms = 0.0, 0
     while at < end:
@@ -337,7 +355,7 @@ def _sample(body: bytes, at: int, end: int) -> tuple[array[int], Column]:
     return array("q", [time_ms]), np.array([value], np.float64).view(np.int64)
 
 
-def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+def _fields(body: bytes | bytearray, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """The fields of a message that hold bytes: number and where they stand."""
     while at < end:
         number, span, at = _next(body, at, end)
@@ -345,7 +363,7 @@ def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, tuple[int, in
             yield number, span
 
 
-def _next(body: bytes, at: int, end: int) -> tuple[int, tuple[int, int], int]:
+def _next(body: bytes | bytearray, at: int, end: int) -> tuple[int, tuple[int, int], int]:
     """The next field that holds bytes, and what follows; number 0 for one of another kind."""
     if at + 1 < end and body[at + 1] < 0x80 and body[at] & 0x87 == _BYTES:  # the usual, short one
         after = at + 2 + body[at + 1]
@@ -361,7 +379,7 @@ def _next(body: bytes, at: int, end: int) -> tuple[int, tuple[int, int], int]:
     return key >> 3, (at, at + length), at + length
 
 
-def _skipped(body: bytes, key: int, at: int, end: int) -> int:
+def _skipped(body: bytes | bytearray, key: int, at: int, end: int) -> int:
     kind = key & 7
     if kind == _VARINT:
         return _read_varint(body, at, end)[1]
@@ -378,7 +396,7 @@ def _skipped(body: bytes, key: int, at: int, end: int) -> int:
     return at + length
 
 
-def _read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
+def _read_varint(body: bytes | bytearray, at: int, end: int) -> tuple[int, int]:
     number = shift = 0
     while at < end and shift < 64:
         byte = body[at]

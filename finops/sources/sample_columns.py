@@ -33,6 +33,7 @@ WHOLE, BITS = 0, 1
 WIDTHS: Final = (0, 1, 2, 4, 8)
 _COUNT: Final = struct.Struct("<I")
 _FIRST: Final = struct.Struct("<q")
+_HEAD: Final = struct.Struct("<Iqq")  # of times: how many, the first, the first step
 SAFE_SUM: Final = float(1 << 62)
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -150,6 +151,24 @@ def _written_times(raw: bytes) -> bytes:
     return head + _written_rows(np.diff(steps)[np.newaxis])[0]
 
 
+def write_all_times(columns: Sequence[array[int]]) -> list[bytes]:
+    """The same of many columns at once. Most have one step throughout."""
+    written: list[bytes] = [b""] * len(columns)
+    for places, rows in in_rows(columns, np.int64):
+        is_even = np.zeros(len(rows), bool)
+        if rows.shape[1] > 1:
+            steps = rows[:, 1:] - rows[:, :-1]
+            is_even = (steps == steps[:, :1]).all(axis=1)
+            is_even &= (rows.min(axis=1) > -MAX_INSTANT_MS) & (rows.max(axis=1) < MAX_INSTANT_MS)
+        for place, row, even in zip(places, rows, is_even.tolist(), strict=True):
+            written[place] = (
+                _HEAD.pack(len(row), row[0], row[1] - row[0]) + b"\0"
+                if even
+                else _written_times(row.tobytes())
+            )
+    return written
+
+
 def read_times(cursor: Cursor) -> array[int]:
     """A column of times as `write_times` wrote it."""
     count, first, step = cursor.count(), cursor.first(), cursor.first()
@@ -171,7 +190,9 @@ def write_values(columns: Sequence[array[float]]) -> list[bytes]:
     return written
 
 
-def in_rows(columns: Sequence[array[float]]) -> Iterator[tuple[list[int], Floats]]:
+def in_rows(
+    columns: Sequence[array[Any]], kind: type[np.generic] = np.float64
+) -> Iterator[tuple[list[int], np.ndarray[Any, Any]]]:
     """Columns of one length as the rows of one matrix, a bounded number of samples at a time."""
     by_length: dict[int, list[int]] = {}
     for place, column in enumerate(columns):
@@ -180,7 +201,7 @@ def in_rows(columns: Sequence[array[float]]) -> Iterator[tuple[list[int], Floats
         most = max(1, SAMPLES_AT_ONCE // max(1, length))
         for start in range(0, len(places), most):
             some = places[start : start + most]
-            flat = np.frombuffer(b"".join([columns[place] for place in some]), np.float64)
+            flat = np.frombuffer(b"".join([columns[place] for place in some]), kind)
             yield some, flat.reshape(len(some), length)
 
 

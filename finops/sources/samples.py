@@ -34,8 +34,10 @@ from finops.sources.records import Account, Parsed, Refused, SeriesReadings
 from finops.sources.sample_columns import (
     Cursor,
     counted,
+    in_rows,
     read_times,
     read_values,
+    write_all_times,
     write_times,
     write_values,
 )
@@ -115,6 +117,16 @@ def is_rising(times_ms: array[int]) -> bool:
     return _rises(times_ms.tobytes())
 
 
+def are_rising(columns: Sequence[array[int]]) -> list[bool]:
+    """The same of many columns at once."""
+    found = [True] * len(columns)
+    for places, rows in in_rows(columns, np.int64):
+        rising: list[bool] = np.logical_and.reduce(rows[:, 1:] > rows[:, :-1], axis=1).tolist()
+        for place, rises in zip(places, rising, strict=True):
+            found[place] = rises
+    return found
+
+
 @lru_cache(maxsize=4096)
 def _rises(raw: bytes) -> bool:
     """The same of the bytes of a column; series of one target share their times."""
@@ -143,16 +155,15 @@ def encode(series: Iterable[SeriesReadings]) -> bytes:
     columns = _gathered(series)
     names: list[list[object]] = []
     times: dict[bytes, int] = {}
-    places: dict[int, int] = {}  # of columns that rise, by identity: `columns` holds them
+    in_time = _written_in_time([times_ms for times_ms, _ in columns.values()])
     numbers: list[array[float]] = []
     for key in sorted(columns):
         times_ms, values = columns[key]
-        place = places.get(id(times_ms))
-        if place is None:
-            in_time, values = in_order(times_ms, values)
-            place = times.setdefault(write_times(in_time), len(times))
-            if in_time is times_ms:
-                places[id(times_ms)] = place
+        written = in_time.get(id(times_ms))
+        if written is None:
+            times_ms, values = in_order(times_ms, values)
+            written = write_times(times_ms)
+        place = times.setdefault(written, len(times))
         names.append([key[0], list(chain.from_iterable(key[1])), place])
         numbers.append(values)
     head = _as_json(names)
@@ -162,6 +173,14 @@ def encode(series: Iterable[SeriesReadings]) -> bytes:
         raise Refused(f"samples: {len(payload)} bytes of readings are too many for one document")
     level = LEVEL_OF_LARGE if len(payload) > LARGE_BYTES else LEVEL
     return MAGIC + counted(len(payload)) + bytes(cramjam.zstd.compress(payload, level))
+
+
+def _written_in_time(columns: Iterable[array[int]]) -> dict[int, bytes]:
+    """The columns of times that rise, as they are written, by identity: most are shared."""
+    known = {id(each): each for each in columns}
+    rising = are_rising(list(known.values()))
+    known = {key: each for (key, each), rises in zip(known.items(), rising, strict=True) if rises}
+    return dict(zip(known, write_all_times(list(known.values())), strict=True))
 
 
 def _as_json(names: list[list[object]]) -> bytes:

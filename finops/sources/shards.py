@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,16 @@ class Shard:
 
     def holds(self, instance: str) -> bool:
         """Whether the series of an instance belong to the shard."""
-        digest = hashlib.sha256(instance.encode("utf-8", "surrogatepass")).digest()
-        return int.from_bytes(digest[:8]) % self.count == self.number - 1
+        return _number_of(instance) % self.count == self.number - 1
 
     def __str__(self) -> str:
         return f"shard {self.number} of {self.count}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _number_of(instance: str) -> int:
+    digest = hashlib.sha256(instance.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8])
 
 
 WHOLE = Shard()

@@ -19,7 +19,7 @@ from finops.ledger import store
 from finops.ledger.access import FetchFailed
 from finops.ledger.ahead import Ahead, Closed
 from finops.ledger.fetch import Door
-from finops.ledger.listing import Listing, Purpose
+from finops.ledger.listing import Listing
 from finops.ledger.operations import collect
 from finops.ledger.operations.collect import collect_source
 from finops.ledger.operations.reading_ahead import ReadingAhead
@@ -225,7 +225,7 @@ def named(*pods: str) -> list[SeriesReadings]:
 def listing(*pods: str) -> Listing:
     rows = [{"pod": pod, "__name__": "up", "job": "vllm"} for pod in pods]
     body = json.dumps({"status": "success", "data": rows}).encode()
-    return Listing(body, Purpose((), 100, Shard()), rows, [], [])
+    return Listing(body, rows, [], [])
 
 
 def test_a_listing_knows_the_series_it_names_and_no_others() -> None:
@@ -238,10 +238,13 @@ def test_a_listing_knows_the_series_it_names_and_no_others() -> None:
 
 
 def test_a_listing_serves_again_for_the_same_answer_to_the_same() -> None:
-    found = listing("a")
-    purpose, body = found.purpose, found.body
-    assert found.is_for(purpose, bytes(bytearray(body)))
-    assert not found.is_for(purpose, body + b" ")
-    assert not found.is_for(Purpose((), 50, Shard()), body)
-    assert not found.is_for(Purpose((), 100, Shard(1, 2)), body)
-    assert not found.is_for(Purpose(('job="vllm"',), 100, Shard()), body)
+    body = listing("a", "b", "c").body
+    asked = {"base": "http://x", "matchers": (), "most": 2, "shard": Shard()}
+    found = store._read_listing(body, **asked)
+    assert store._read_listing(bytes(bytearray(body)), **asked) is found
+    assert store._read_listing(body + b" ", **asked) is not found
+    for other in ({"most": 3}, {"shard": Shard(1, 2)}, {"matchers": ('job="vllm"',)}):
+        again = store._read_listing(body, **asked | other)
+        assert again is not found and again.warnings == []
+    with pytest.raises(FetchFailed, match=r"http://y: .* no list of label sets"):
+        store._read_listing(b'{"status":"success","data":[1]}', **asked | {"base": "http://y"})

@@ -103,3 +103,17 @@ def test_an_answer_too_large_once_unpacked_is_refused() -> None:
         limits = Limits(attempts=1, answer_bytes=1_000_000)
         with Door(Access(store.url), limits) as door, pytest.raises(FetchFailed, match="too many"):
             door.remote_read(b"")
+
+
+def test_answers_unpacked_in_one_place_are_those_unpacked_apart() -> None:
+    import cramjam
+
+    place = bytearray()
+    with Door(Access("http://127.0.0.1:9")) as door:
+        for length in (10, 5_000, 300, 0, 70_000, 69_999, 70_000):
+            whole = bytes(n * length % 251 for n in range(length))
+            packed = bytes(cramjam.snappy.compress_raw(whole))
+            assert door.unpacked(packed, place) == whole == door.unpacked(packed)
+        for bad in (b"not snappy", packed[:-1], packed + b"x", b""):
+            with pytest.raises(FetchFailed, match="no snappy"):
+                door.unpacked(bad, place)

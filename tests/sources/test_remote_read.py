@@ -176,6 +176,39 @@ def test_series_read_at_the_same_instants_share_their_times() -> None:
     assert one.times_ms is other.times_ms
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**9))
+def test_metrics_of_the_same_instances_come_as_if_each_came_alone(seed: int) -> None:
+    """Answer after answer has the times of the one before, all or some of them, or others."""
+    rng = random.Random(seed)
+    starts = [NOW_MS + rng.randrange(15_000) for _ in range(5)]
+    bodies = []
+    for number in range(6):
+        some = [start + rng.choice([0, 0, 0, 1]) * (number % 3 == 2) for start in starts]
+        if rng.random() < 0.3:
+            some = some[: rng.randrange(1, 5)]
+        if rng.random() < 0.2:
+            rng.shuffle(some)
+        bodies.append(
+            answered(
+                *(
+                    series(
+                        {"__name__": f"m{number}", "instance": str(place)},
+                        [(start + 15_000 * n, 1.0 + n) for n in range(4)],
+                    )
+                    for place, start in enumerate(some)
+                )
+            )
+        )
+    place = bytearray()
+    together = Answers()
+    for body in bodies:  # each in the memory of the one before
+        place[:] = body
+        together.add(place)
+    alone = [one for body in bodies for one in read(body).series]
+    assert [told(one) for one in together.series] == [told(one) for one in alone]
+
+
 def test_fields_of_later_versions_are_passed_over_and_histograms_named() -> None:
     more = message(4, b"\x08\x01") + message(15, b"?") + b"\x78\x05" + b"\x79" + bytes(8)
     found = read(answered(series({"__name__": "h"}, [(NOW_MS, 1.0)], more)) + message(9, b"new"))

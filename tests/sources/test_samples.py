@@ -5,6 +5,7 @@ import lzma
 import struct
 import zlib
 from array import array
+from itertools import pairwise
 
 import cramjam
 import pytest
@@ -12,7 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finops.sources.records import Refused, SeriesReadings
-from finops.sources.samples import MAGIC, MAGIC_BY_LZMA, PLAIN, decode, encode, pack, unpack
+from finops.sources.sample_columns import write_all_times, write_times
+from finops.sources.samples import (
+    MAGIC,
+    MAGIC_BY_LZMA,
+    PLAIN,
+    are_rising,
+    decode,
+    encode,
+    is_rising,
+    pack,
+    unpack,
+)
 from tests.paths import RECORDED
 from tests.sources.reading import read
 
@@ -197,3 +209,26 @@ def test_the_recording_takes_less_than_two_bytes_a_sample(tmp_path) -> None:
     (tmp_path / "samples").write_bytes(document)
     again = read(tmp_path / "samples")
     assert (again.account.format, again.account.rows_read) == ("headroom-samples", count)
+
+
+STEPPED = st.builds(
+    lambda first, step, count, off: [first + step * n + (off if n == count // 2 else 0)
+                                     for n in range(count)],
+    TIMES, st.integers(-20_000, 20_000), st.integers(0, 9), st.sampled_from([0, 0, 1]),
+)  # fmt: skip
+"""Columns of times with one step throughout, or nearly."""
+
+
+@given(st.lists(st.one_of(STEPPED, st.lists(TIMES, max_size=5)), max_size=12))
+def test_columns_of_times_written_together_are_those_written_alone(columns: list) -> None:
+    times = [array("q", column) for column in columns]
+    assert write_all_times(times) == [write_times(one) for one in times]
+    assert are_rising(times) == [is_rising(one) for one in times]
+    assert are_rising(times) == [all(a < b for a, b in pairwise(one)) for one in columns]
+
+
+@pytest.mark.parametrize("end", [2**53, -(2**53), 2**62])
+def test_an_instant_no_clock_can_show_is_refused_among_others(end: int) -> None:
+    times = [array("q", [0, 15_000, 30_000]), array("q", [end - 1, end, end + 1])]
+    with pytest.raises(Refused, match="clock"):
+        write_all_times(times)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from finops.core.period import HOUR_MS
 from finops.ledger.models import ReadingBlock
-from finops.sources.sample_columns import write_times
+from finops.sources.sample_columns import write_all_times
 from finops.sources.samples import pack_with
 
 from .bulk import Line
@@ -73,23 +73,30 @@ class Blocks:
 
     def add(self, series: Known, replica: str, times_ms: array[int], values: array[float]) -> Cuts:
         """Takes readings in time order, and gives the hours they were cut at."""
-        known = self._known.get(id(times_ms))
-        if known is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            known = self._known[id(times_ms)] = times_ms, self._cuts_of(times_ms)
-        pk, cuts = series.pk, known[1]
+        cuts = self._cuts_of(times_ms)
+        pk = series.pk
         self.waiting += [(pk, replica, cut, cut.of(values)) for cut in cuts]
         if len(self.waiting) >= BATCH:
             self.flush()
         return cuts
 
+    def look(self, columns: Iterable[array[int]]) -> None:
+        """Cuts columns of times that will be added, many at once: quicker than one by one."""
+        new = {id(each): each for each in columns if id(each) not in self._known}
+        if len(self._known) + len(new) > MOST_KNOWN:
+            self._known.clear()
+        raws = {key: each.tobytes() for key, each in new.items()}
+        unknown = {raw: new[key] for key, raw in raws.items() if raw not in self._cuts}
+        self._cuts |= zip(unknown, _all_cuts(list(unknown.values())), strict=True)
+        for key, each in new.items():
+            self._known[key] = each, self._cuts[raws[key]]
+
     def _cuts_of(self, times_ms: array[int]) -> Cuts:
-        raw = times_ms.tobytes()
-        cuts = self._cuts.get(raw)
-        if cuts is None:
-            cuts = self._cuts[raw] = tuple(_cuts(times_ms))
-        return cuts
+        known = self._known.get(id(times_ms))
+        if known is None:
+            self.look([times_ms])
+            known = self._known[id(times_ms)]
+        return known[1]
 
     def flush(self) -> None:
         """Writes what waits; a block that stands there already is left alone."""
@@ -110,13 +117,33 @@ class Blocks:
         return b"".join((head, cut.fields, source, _LENGTH.pack(len(payload)), payload))
 
 
-def _cuts(times_ms: array[int]) -> Iterator[Cut]:
-    """The hours of times in order, each with its own times."""
+def _all_cuts(columns: Sequence[array[int]]) -> Iterator[Cuts]:
+    """The hours of each column of times in order, each with its own times."""
+    spans = [list(_hours(times_ms)) for times_ms in columns]
+    pieces = [
+        [
+            times_ms if end - start == len(times_ms) else times_ms[start:end]
+            for _, start, end in hours
+        ]
+        for times_ms, hours in zip(columns, spans, strict=True)
+    ]
+    written = iter(write_all_times([piece for some in pieces for piece in some]))
+    for hours, some in zip(spans, pieces, strict=True):
+        yield tuple(
+            Cut(*hour, times, _fields(hour[0], times), next(written))
+            for hour, times in zip(hours, some, strict=True)
+        )
+
+
+def _hours(times_ms: array[int]) -> Iterator[tuple[int, int, int]]:
+    """Each hour of times in order, and where it begins and ends among them."""
     start = 0
     while start < len(times_ms):
         hour_ms = times_ms[start] // HOUR_MS * HOUR_MS
         end = bisect_left(times_ms, hour_ms + HOUR_MS, start)
-        times = times_ms if start == 0 and end == len(times_ms) else times_ms[start:end]
-        fields = instant(hour_ms) + bigint(times[0]) + bigint(times[-1]) + integer(len(times))
-        yield Cut(hour_ms, start, end, times, fields, write_times(times))
+        yield hour_ms, start, end
         start = end
+
+
+def _fields(hour_ms: int, times_ms: array[int]) -> bytes:
+    return instant(hour_ms) + bigint(times_ms[0]) + bigint(times_ms[-1]) + integer(len(times_ms))

@@ -69,6 +69,8 @@ class Collected:
     incomplete_hours: set[datetime] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     refused: int = 0
+    newest: list[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=list)
+    """The series of the window counted last."""
 
     @property
     def ok(self) -> bool:
@@ -381,7 +383,10 @@ def _add(result: Collected, window: Window) -> None:
         return
     result.hours |= hours
     result.incomplete_hours -= hours
-    result.series.update((one.metric, one.labels) for one in window.gathered.series)
+    names = [(one.metric, one.labels) for one in window.gathered.series]
+    if names != result.newest:  # the same again, hour after hour
+        result.series.update(names)
+        result.newest = names
     result.readings += window.gathered.readings
     result.refused += window.refused
 

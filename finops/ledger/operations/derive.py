@@ -126,16 +126,17 @@ def derive_affected(
             doubtful.add(target)
             affected.targets[target] = min(first, affected.targets.get(target, first))
     locked = Target.objects.select_for_update().order_by("pk").filter(pk__in=affected.targets)
-    targets = list(locked)
+    targets = list(locked.values_list("pk", flat=True))
     done = plain.post(doubtful, earliest)
-    careful = [target for target in targets if target.pk not in done]
+    left = [target for target in targets if target not in done]
+    careful = list(Target.objects.filter(pk__in=left).order_by("pk")) if left else []
     latest_ms = max(_of_jobs(source, _LATEST).values()) if careful else 0
     for from_ms, some in _together(careful, affected.targets, latest_ms):
         _derive_together(some, from_ms, earliest(), at)
     if at_hand is not None:
         at_hand.earliest_ms = earliest() if alone else told
     done = _derive_gauges_at_hand(affected.targets, at_hand, at) if at_hand is not None else set()
-    left = [target for target in targets if target.pk not in done]
+    left = [target for target in targets if target not in done]
     _derive_gauges(left, affected.targets, at)
 
 
@@ -184,15 +185,15 @@ def _derive_gauges_at_hand(since: Mapping[int, int], at_hand: AtHand, at: dateti
     return done | at_hand.bare(since)
 
 
-def _derive_gauges(targets: Sequence[Target], since: Mapping[int, int], at: datetime) -> None:
+def _derive_gauges(targets: Sequence[int], since: Mapping[int, int], at: datetime) -> None:
     """The hours of KV caches, devices and nodes, of targets that have such gauges, as many targets
     at once as fit in memory."""
     gauges = Series.objects.filter(target__in=targets, role__in=GAUGE_ROLES)
     with_gauges = set(gauges.values_list("target_id", flat=True).distinct())
     by_hour: dict[int, list[int]] = {}
     for target in targets:
-        if target.pk in with_gauges:
-            by_hour.setdefault(since[target.pk] // HOUR_MS * HOUR_MS, []).append(target.pk)
+        if target in with_gauges:
+            by_hour.setdefault(since[target] // HOUR_MS * HOUR_MS, []).append(target)
     for from_ms, keys in sorted(by_hour.items()):
         for start in range(0, len(keys), GAUGE_TARGETS_AT_ONCE):
             some = _series_of(keys[start : start + GAUGE_TARGETS_AT_ONCE])

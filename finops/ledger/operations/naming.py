@@ -65,6 +65,8 @@ class _Identity(NamedTuple):
     replica: str
     digest: str
     labels: dict[str, str]
+    text: bytes
+    """The labels as a field of COPY."""
 
 
 class Fault(NamedTuple):
@@ -105,7 +107,8 @@ def _identity(labels: Labels, more_replica_labels: tuple[str, ...]) -> _Identity
     names = (*REPLICA_LABELS, *more_replica_labels)
     replica = ",".join(known.pop(name) for name in names if name in known)
     job, instance = known.get("job", ""), known.get("instance", "")
-    return _Identity(job, instance, replica, labels_digest(known), known)
+    text = text_field(json.dumps(known))
+    return _Identity(job, instance, replica, labels_digest(known), known, text)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -137,8 +140,8 @@ def _fault_of(labels: Mapping[str, str], more_replica_labels: tuple[str, ...]) -
 
 def _line(target: int, metric: str, role: str, identity: _Identity) -> Line:
     """A new series as a line of COPY."""
-    texts = (metric, role, engine_of(identity.labels), json.dumps(identity.labels), identity.digest)
-    return b"\t".join([b"%d" % target, *map(text_field, texts)]) + b"\n"
+    names = map(text_field, (metric, role, engine_of(identity.labels)))
+    return b"\t".join((b"%d" % target, *names, identity.text, identity.digest.encode())) + b"\n"
 
 
 class Names:
@@ -152,6 +155,7 @@ class Names:
         self.replica_labels = tuple(source.replica_labels)
         self.by_target: dict[int, dict[tuple[str, str], Known]] = {}
         self._targets = self._all_targets()
+        self._known: dict[tuple[str, Labels], Named] = {}
         self._locked = False
 
     def look_again(self) -> None:
@@ -166,9 +170,23 @@ class Names:
     def of(self, batch: Iterable[SeriesReadings]) -> list[Named | Fault | None]:
         """For each series of a batch: its name, or why it cannot be kept, or None where the ledger
         does not use it. New targets and series are made."""
-        found = [_wanted(one.metric, one.labels, self.replica_labels) for one in batch]
-        self._make([one for one in found if isinstance(one, _Wanted)])
-        return [self._named(one) if isinstance(one, _Wanted) else one for one in found]
+        some = list(batch)
+        named = [self._known.get((one.metric, one.labels)) for one in some]
+        self._look_up({one.series.target for one in named if one is not None})
+        left = [one for one, known in zip(some, named, strict=True) if known is None]
+        if not left:
+            return list(named)
+        others = iter(self._of_unknown(left))
+        return [next(others) if known is None else known for known in named]
+
+    def _of_unknown(self, batch: Sequence[SeriesReadings]) -> list[Named | Fault | None]:
+        wanted = [_wanted(one.metric, one.labels, self.replica_labels) for one in batch]
+        self._make([one for one in wanted if isinstance(one, _Wanted)])
+        found = [self._named(one) if isinstance(one, _Wanted) else one for one in wanted]
+        for one, name in zip(batch, found, strict=True):
+            if isinstance(name, Named):
+                self._known[one.metric, one.labels] = name
+        return found
 
     def _named(self, one: _Wanted) -> Named:
         target = self._targets[one.identity.job, one.identity.instance]

@@ -20,7 +20,7 @@ from finops.ledger.models import Document, Source
 from finops.sources.engines import NEVER_COUNTED
 from finops.sources.records import Rejection, SeriesReadings
 from finops.sources.sample_columns import in_rows
-from finops.sources.samples import in_order, is_rising
+from finops.sources.samples import are_rising, in_order
 
 from .at_hand import AtHand
 from .blocks import Blocks
@@ -99,6 +99,8 @@ class _Posting:
     def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
         index = 0
         for batch in _batches(series):
+            self.clock.look([one.times_ms for one in batch])
+            self.blocks.look([one.times_ms for one in batch if self.clock.is_fine(one.times_ms)])
             columns = [self.clock.in_order(one.times_ms, one.values) for one in batch]
             fine = _are_fine(columns, self.clock)
             for one, name, column, is_fine in zip(
@@ -186,6 +188,16 @@ class _Clock:
     def __init__(self) -> None:
         self._known: dict[int, tuple[array[int], bool, bool]] = {}  # by identity, while it is held
 
+    def look(self, columns: Iterable[array[int]]) -> None:
+        """Looks at many columns at once: quicker than one by one."""
+        new = {id(each): each for each in columns if id(each) not in self._known}
+        if len(self._known) + len(new) > MOST_KNOWN:
+            self._known.clear()
+        rising = are_rising(list(new.values()))
+        for (key, times), rises in zip(new.items(), rising, strict=True):
+            is_fine = rises and len(times) > 0 and times[0] >= FIRST_MS and times[-1] < END_MS
+            self._known[key] = times, rises, is_fine
+
     def in_order(self, times: array[int], values: array[float]) -> tuple[array[int], array[float]]:
         """The columns in order of time."""
         return (times, values) if self._of(times)[1] else in_order(times, values)
@@ -197,11 +209,8 @@ class _Clock:
     def _of(self, times: array[int]) -> tuple[array[int], bool, bool]:
         known = self._known.get(id(times))
         if known is None:
-            rises = is_rising(times)
-            is_fine = rises and len(times) > 0 and times[0] >= FIRST_MS and times[-1] < END_MS
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            known = self._known[id(times)] = times, rises, is_fine
+            self.look([times])
+            known = self._known[id(times)]
         return known
 
 
