@@ -19,7 +19,7 @@ from reports.queries.standing import Standing, standing
 
 from . import signing
 from .pack import SUMS, WORDS, beside, sums_of, told
-from .parquet import parquet_files, same_rows
+from .parquet import parquet_files, telling_other_rows
 from .sealed import DICTIONARY, zip_bytes
 
 LONGEST_SECONDS = 300
@@ -175,9 +175,9 @@ def _differing(files: dict[str, bytes], stand: Standing, seal: Seal) -> Iterator
         for name in sealed
         if name.startswith("ledgers/") and name.endswith(".csv")
     }
-    for name, rows in tables.items():
-        if name in files and rows in whole and not same_rows(files[name], files[rows]):
-            yield f"{name} does not tell the rows of its CSV"
+    there = {name: of for name, of in tables.items() if name in files and of in whole}
+    for name in telling_other_rows(files, there):
+        yield f"{name} does not tell the rows of its CSV"
     if PRINTED in files:
         printed = hashlib.sha256(files[PRINTED]).hexdigest()
         if printed not in signing.printings_of(seal):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +68,27 @@ def _quoted(name: str) -> str:
     return "'" + name.replace("'", "''") + "'"
 
 
-def same_rows(parquet: bytes, content: bytes) -> bool:
-    """Whether a Parquet file tells the rows of a CSV, whatever build wrote it."""
+def telling_other_rows(files: Mapping[str, bytes], tables: Mapping[str, str]) -> Iterator[str]:
+    """The names of the Parquet files, whatever build wrote them, that do not tell the rows of their
+    CSV; `tables` has the CSV's name for each."""
     import duckdb
 
-    rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="headroom-pack-") as folder,
-            duckdb.connect(":memory:", config=dict(SETTINGS)) as connection,
-        ):
-            path = Path(folder) / "rows.parquet"
-            path.write_bytes(parquet)
-            told = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
-            names = [one[0] for one in told.description]
-            found = [["" if v is None else str(v) for v in row] for row in told.fetchall()]
-    except duckdb.Error:
-        return False
-    return [names, *found] == rows
+    with tempfile.TemporaryDirectory(prefix="headroom-pack-") as folder, ExitStack() as opened:
+        path, connection = Path(folder) / "rows.parquet", None
+        for name, of in tables.items():
+            if connection is None:
+                connection = opened.enter_context(duckdb.connect(":memory:", config=dict(SETTINGS)))
+            path.write_bytes(files[name])
+            try:
+                told = _rows_told(connection, path)
+            except duckdb.Error:
+                told, connection = [], None  # a bad file may leave the engine in any state
+            if told != list(csv.reader(io.StringIO(files[of].decode(), newline=""))):
+                yield name
+
+
+def _rows_told(connection: Any, path: Path) -> list[list[str]]:
+    """The names and rows of a Parquet file as a CSV tells them."""
+    told = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
+    names = [one[0] for one in told.description]
+    return [names, *(["" if v is None else str(v) for v in row] for row in told.fetchall())]

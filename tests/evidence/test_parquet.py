@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finops.ledger.queries.export_table import Table
-from reports.evidence.parquet import parquet_files, same_rows
+from reports.evidence.parquet import parquet_files, telling_other_rows
 from reports.evidence.sealed import csv_bytes
 
 ROWS = [(n, f'{{"a":"x,{n}"}}', f"0.{n:028d}", 'ß\n"q"' if n % 2 else "") for n in range(5000)]
@@ -24,6 +24,10 @@ from reports.evidence.parquet import parquet_files
 made = parquet_files({"ledgers/token_hours.csv": open(sys.argv[1], "rb").read()})
 print(hashlib.sha256(made["ledgers/token_hours.parquet"]).hexdigest())
 """
+
+
+def _same_rows(parquet: bytes, content: bytes) -> bool:
+    return not [*telling_other_rows({"p": parquet, "c": content}, {"p": "c"})]
 
 
 def test_the_same_bytes_in_another_process_zone_locale_and_hash_seed(tmp_path: Path) -> None:
@@ -41,9 +45,9 @@ def test_the_same_bytes_in_another_process_zone_locale_and_hash_seed(tmp_path: P
 
 def test_another_value_is_told() -> None:
     made = parquet_files({"ledgers/token_hours.csv": CONTENT})["ledgers/token_hours.parquet"]
-    assert same_rows(made, CONTENT)
-    assert not same_rows(made, CONTENT.replace(b"4999", b"4998"))
-    assert not same_rows(made[:-9], CONTENT)
+    assert _same_rows(made, CONTENT)
+    assert not _same_rows(made, CONTENT.replace(b"4999", b"4998"))
+    assert not _same_rows(made[:-9], CONTENT)
 
 
 CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
@@ -54,4 +58,13 @@ CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0
 def test_any_text_comes_back_as_it_was(rows: list[tuple[int, str, str]]) -> None:
     content = csv_bytes(Table("series", ("series", "labels", "engine"), rows))
     made = parquet_files({"ledgers/series.csv": content})["ledgers/series.parquet"]
-    assert same_rows(made, content)
+    assert _same_rows(made, content)
+
+
+def test_a_bad_file_does_not_hide_the_ones_after_it() -> None:
+    (made,) = parquet_files({"ledgers/token_hours.csv": CONTENT}).values()
+    files = {"bad": made[:-9], "good": made, "worse": b"PAR1", "c": CONTENT}
+    files["other"] = CONTENT.replace(b"4999", b"4998")
+    tables = {"bad": "c", "good": "c", "worse": "c"}
+    assert [*telling_other_rows(files, tables)] == ["bad", "worse"]
+    assert [*telling_other_rows(files, tables | {"good": "other"})] == ["bad", "good", "worse"]
