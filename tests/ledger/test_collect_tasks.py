@@ -60,12 +60,12 @@ class Product:
     def send(self, task: str, queue: str = "collect", **values: Any) -> Any:
         return self.celery.send_task(task, kwargs=values, queue=queue)
 
-    def send_windows(self, source: str) -> list[Any]:
-        return [self.send(WINDOW_TASK, source=source, **window) for window in WINDOWS]
+    def send_windows(self, source: str, queue: str = "collect") -> list[Any]:
+        return [self.send(WINDOW_TASK, queue, source=source, **window) for window in WINDOWS]
 
-    def send_shards(self, source: str, count: int) -> list[Any]:
+    def send_shards(self, source: str, count: int, queue: str) -> list[Any]:
         return [
-            self.send(WINDOW_TASK, source=source, shard=shard, shards=count, **window)
+            self.send(WINDOW_TASK, queue, source=source, shard=shard, shards=count, **window)
             for window in WINDOWS
             for shard in range(1, count + 1)
         ]
@@ -89,18 +89,21 @@ def product() -> Product:
     return product
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def worker(product: Product) -> Iterator[Worker]:
-    with running(product) as one:
+    """The worker of the tests that leave it alive."""
+    with running(product, "default,collect") as one:
         yield one
 
 
 @contextmanager
-def running(product: Product) -> Iterator[Worker]:
-    """A worker that has said it is there."""
-    log, queues = product.data / "worker.log", "default,collect"
-    with started(log, queues, product.environment) as worker:
-        until(lambda: bool(product.celery.control.ping(timeout=1)), 60)
+def running(product: Product, queues: str) -> Iterator[Worker]:
+    """A worker that has said itself that it is there, so that its children are there too.
+
+    Tests that kill a worker give it a queue that no other worker reads.
+    """
+    with started(product.data / "worker.log", queues, product.environment) as worker:
+        until(lambda: bool(product.celery.control.ping([worker.name], timeout=2)), 60)
         yield worker
 
 
@@ -201,12 +204,15 @@ def test_children_killed_at_any_instant(product: Product, worker: Worker, store:
 def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Store) -> None:
     """Two workers take shards of the same hours; one is killed whole, the other's children too."""
     product.command("sources", "add", "parted", store.url)
-    chance = random.Random(11)
+    chance, queue = random.Random(11), "parted"
     store.delay_seconds = 5.0
-    with running(product) as first, running(product) as second:
-        results = [*product.send_shards("parted", 3), *product.send_shards("parted", 3)]
-        until(lambda: len(store.seen) >= 2)
-        first.kill()  # whoever had asked was still waiting for the answer
+    with running(product, queue) as first, running(product, queue) as second:
+        results = [
+            *product.send_shards("parted", 3, queue),
+            *product.send_shards("parted", 3, queue),
+        ]
+        until(lambda: len(store.seen) >= 4)  # all four children wait for an answer
+        first.kill()
         assert fetched_parts(product, "parted") == fetched(product, "parted") == []
         store.delay_seconds = 0.15
         for _ in range(4):
@@ -214,7 +220,7 @@ def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Sto
             second.kill_children()
         store.delay_seconds = 0.0
         # What the killed worker held comes back when the broker misses it, or with the next run.
-        results += product.send_shards("parted", 3)
+        results += product.send_shards("parted", 3, queue)
         until(lambda: [f[1] for f in fetched(product, "parted")] == [True, True])
         for result in results[-6:]:
             result.get(timeout=90)
@@ -224,24 +230,21 @@ def test_parts_of_a_window_whose_workers_are_killed(product: Product, store: Sto
     assert_the_ledger_is_the_recordings(product, "parted")
 
 
-def test_a_worker_killed_whole_is_made_good_by_the_next_run(product: Product, store: Store) -> None:
+def test_a_worker_killed_whole_is_made_good_by_the_next_run(
+    product: Product, worker: Worker, store: Store
+) -> None:
     product.command("sources", "add", "whole", store.url)
-    with running(product) as first:
-        store.delay_seconds = 0.5
-        product.send_windows("whole")
+    store.delay_seconds = 5.0
+    with running(product, "whole") as first:
+        product.send_windows("whole", "whole")
         until(lambda: len(store.seen) >= 2)
         first.kill()
     assert fetched(product, "whole") == []
     store.delay_seconds = 0.0
-    with running(product):
-        # The schedule's next run finds what is missing by itself, whatever became of the messages.
-        assert (
-            product.send("finops.ledger.tasks.collect_source", source="whole", at=AT).get(
-                timeout=60
-            )
-            == 2
-        )
-        until(lambda: [f[1] for f in fetched(product, "whole")] == [True, True])
+    # The schedule's next run finds what is missing by itself, whatever became of the messages.
+    next_run = product.send("finops.ledger.tasks.collect_source", source="whole", at=AT)
+    assert next_run.get(timeout=60) == 2
+    until(lambda: [f[1] for f in fetched(product, "whole")] == [True, True])
     assert_the_ledger_is_the_recordings(product, "whole")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,9 +17,10 @@ from tests.paths import REPOSITORY
 
 @dataclass
 class Worker:
-    """A worker process with two children."""
+    """A worker process with two children, and the name that it answers to."""
 
     process: subprocess.Popen[bytes]
+    name: str
 
     def children(self) -> list[int]:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
@@ -38,19 +40,23 @@ class Worker:
         self.process.wait(30)
 
 
+_numbers = itertools.count(1)
+
+
 @contextmanager
 def started(log: Path, queues: str, environment: Mapping[str, str], *more: str) -> Iterator[Worker]:
     """A worker for some queues, two at once; it may not be ready yet."""
+    name = f"worker-{next(_numbers)}@test"
     with log.open("ab") as file:
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "celery", "-A", "finops.celery", "worker", "-c", "2",
-                "-Q", queues, "--without-mingle", "--without-gossip", "-l", "INFO", *more,
+                "-n", name, "-Q", queues, "--without-mingle", "--without-gossip", "-l", "INFO", *more,
             ],
             cwd=REPOSITORY, env=environment, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
         try:
-            yield Worker(process)
+            yield Worker(process, name)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
