@@ -6,6 +6,7 @@ DATABASE_URL set, the tests use that server instead.
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from celery import current_app
@@ -13,6 +14,20 @@ from django.db.backends.postgresql.operations import DatabaseOperations
 
 from finops import embedded
 from tests.settings import TEMPORARY
+
+LONG_FIRST = ("sample", "browser", "evidence", "ledger", "house", "paper")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that no processor waits at the end for another's; each file is run by
+    one process, and all that need the sample organisation by the same, which makes it once."""
+    rank = {name: number for number, name in enumerate(LONG_FIRST)}
+    here = Path(__file__).parent
+    for item in items:
+        with_sample = "sample" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("sample" if with_sample else item.path.name))
+    items.sort(key=lambda item: rank.get(item.path.relative_to(here).parts[0], len(rank)))
 
 
 @pytest.fixture(scope="session")

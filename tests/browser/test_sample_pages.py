@@ -57,6 +57,21 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+FORM = """[...document.body.querySelectorAll('*')]
+    .filter(one => !one.closest('svg'))
+    .map(one => [one.tagName, one.className, one.id, one.getAttribute('role'), one.type,
+        !one.textContent.trim()].join())
+    .join()"""
+"""What a page is made of. Roles differ in the forms they get: what looks the same to two of them is
+looked at once."""
+
+
+@pytest.fixture(scope="module")
+def looked_at() -> set[tuple[str, str]]:
+    """The pages that were found accessible, and what they are made of."""
+    return set()
+
+
 def _violations(page: Any) -> list[str]:
     """What axe finds on the page as it stands."""
     page.evaluate(AXE.read_text())  # a script element would not pass the site's policy
@@ -69,7 +84,9 @@ def _violations(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PEOPLE)
-def test_every_page_is_accessible_to_every_role(service: Up, browser: Any, name: str) -> None:
+def test_every_page_is_accessible_to_every_role(
+    service: Up, browser: Any, looked_at: set[tuple[str, str]], name: str
+) -> None:
     visitor = Visitor(browser, service.address, name)
     more = (OF_ADMINS if PEOPLE[name] == "admin" else ()) + (
         () if PEOPLE[name] == "engineer" else OF_AUDITORS
@@ -78,23 +95,24 @@ def test_every_page_is_accessible_to_every_role(service: Up, browser: Any, name:
         visitor.go(path)
         assert visitor.page.locator("h1").count() == 1, path
         assert "Sample organisation." in visitor.page.locator("body").inner_text(), path
-        assert _violations(visitor.page) == [], path
+        if (form := (path, visitor.page.evaluate(FORM))) not in looked_at:
+            assert _violations(visitor.page) == [], path
+            looked_at.add(form)
     assert visitor.problems == []
 
 
-@pytest.mark.parametrize("width", [360, 768, 1920])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_every_width_in_light_and_dark(
-    service: Up, browser: Any, width: int, scheme: str
-) -> None:
-    size = {"width": width, "height": 900}
-    visitor = Visitor(browser, service.address, "mira", viewport=size, color_scheme=scheme)
+def test_pages_fit_every_width_in_light_and_dark(service: Up, browser: Any, scheme: str) -> None:
+    visitor = Visitor(browser, service.address, "mira", color_scheme=scheme)
     for path in (*PAGES, *OF_ADMINS, *OF_AUDITORS, *OF_FINANCE):
+        visitor.page.set_viewport_size({"width": 360, "height": 900})
         visitor.go(path)
-        too_wide = "document.documentElement.scrollWidth > innerWidth"
-        assert not visitor.page.evaluate(too_wide), path
-        if scheme == "dark" and width == 768:
-            assert _violations(visitor.page) == [], path
+        for width in (360, 768, 1920):
+            visitor.page.set_viewport_size({"width": width, "height": 900})
+            too_wide = "document.documentElement.scrollWidth > innerWidth"
+            assert not visitor.page.evaluate(too_wide), (path, width)
+            if scheme == "dark" and width == 768:
+                assert _violations(visitor.page) == [], path
     assert visitor.problems == []
 
 
