@@ -23,11 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, so that no processor waits at the end for another's; each file is run by
     one process, and all that need the sample organisation by the same, which makes it once."""
     rank = {name: number for number, name in enumerate(LONG_FIRST)}
-    here = Path(__file__).parent
-    for item in items:
+    files = {item: item.path.relative_to(Path(__file__).parent) for item in items}
+    for item, file in files.items():
         with_sample = "sample" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("sample" if with_sample else item.path.name))
-    items.sort(key=lambda item: rank.get(item.path.relative_to(here).parts[0], len(rank)))
+        item.add_marker(pytest.mark.xdist_group("sample" if with_sample else str(file)))
+    items.sort(key=lambda item: rank.get(files[item].parts[0], len(rank)))
 
 
 @pytest.fixture(scope="session")
