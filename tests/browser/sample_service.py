@@ -39,7 +39,7 @@ def sample_service(port: int) -> Iterator[Up]:
     )  # fmt: skip
     running = Up(process, folder / "data")
     try:
-        running.read_until("Ctrl-C stops it", seconds=240)
+        running.read_until("Ctrl-C stops it", seconds=600)
         subprocess.run(
             [*command, "shell", "-v0", "-c", MAKE_PEOPLE], env=around, check=True, cwd="/"
         )

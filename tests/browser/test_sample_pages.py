@@ -57,13 +57,13 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-FORM = """[...document.body.querySelectorAll('*')]
+FORM = """[...document.querySelector('main').querySelectorAll('*')]
     .filter(one => !one.closest('svg'))
     .map(one => [one.tagName, one.className, one.id, one.getAttribute('role'), one.type,
         !one.textContent.trim()].join())
     .join()"""
-"""What a page is made of. Roles differ in the forms they get: what looks the same to two of them is
-looked at once."""
+"""What a page's content is made of. Roles differ in the forms they get: what looks the same to two
+of them is looked at once; their menus are looked at on their first pages."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,8 @@ def test_every_page_is_accessible_to_every_role(
         visitor.go(path)
         assert visitor.page.locator("h1").count() == 1, path
         assert "Sample organisation." in visitor.page.locator("body").inner_text(), path
-        if (form := (path, visitor.page.evaluate(FORM))) not in looked_at:
+        form = (path, visitor.page.evaluate(FORM))
+        if path == PAGES[0] or form not in looked_at:
             assert _violations(visitor.page) == [], path
             looked_at.add(form)
     assert visitor.problems == []
