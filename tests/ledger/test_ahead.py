@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -137,6 +138,7 @@ def test_one_window_is_read_ahead_and_one_more_asked_for() -> None:
             pause.wait(0.01)
         assert list(told) == list(expected)
 
+    turn = sys.getswitchinterval()
     for is_early, more in ((True, 3), (False, 2)):
         asked.clear()
         read.clear()
@@ -145,6 +147,8 @@ def test_one_window_is_read_ahead_and_one_more_asked_for() -> None:
                 assert ahead.read(window).notes == [str(window)]
                 until(read, wanted[: number + 2])
                 until(asked, wanted[: number + more])
+                assert sys.getswitchinterval() < turn
+        assert sys.getswitchinterval() == turn
 
 
 def test_a_run_that_is_given_up_leaves_no_thread_waiting() -> None:
