@@ -105,7 +105,11 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     header, rows = _unglued(header, rows)
     places = _placed(header)
     if absent := [sign for sign in _SIGNS if sign not in places]:
-        raise Refused(f"{name}: line 1: not a Cost and Usage Report: no column {absent[0]}")
+        raise Refused(
+            f"{name}: line 1: not a Cost and Usage Report: no column {absent[0]}",
+            line=1,
+            column=absent[0],
+        )
     _refuse_twice(header, name)
     maps = {column.strip().lower(): at for at, column in enumerate(header)}
     places |= {column: maps[column] for column in _MAPS if column in maps}
@@ -184,7 +188,9 @@ def _refuse_twice(header: Sequence[str], name: str) -> None:
     for column in header:
         known = _NAMES.get(_plain(column))
         if known in seen:
-            raise Refused(f"{name}: line 1: the column {column} stands more than once")
+            raise Refused(
+                f"{name}: line 1: the column {column} stands more than once", line=1, column=column
+            )
         if known:
             seen.add(known)
 

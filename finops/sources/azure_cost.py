@@ -108,10 +108,12 @@ def _opened(path: Path, name: str) -> tuple[dict[str, int], Rows, list[str]]:
     rows = table_rows(path, name)
     header = [column or "" for column in next(rows, (1, ()))[1]]
     if not columns.looks_like_azure(header):
-        raise Refused(f"{name}: line 1: these are not the columns of an Azure cost file")
+        raise Refused(f"{name}: line 1: these are not the columns of an Azure cost file", line=1)
     twice = columns.duplicates(header)
     if twice:
-        raise Refused(f"{name}: line 1: the column {twice[0]} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {twice[0]} stands more than once", line=1, column=twice[0]
+        )
     header, rows = _as_wide_as_its_rows(header, rows)
     return columns.placed(header), rows, header
 

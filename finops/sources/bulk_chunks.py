@@ -177,9 +177,13 @@ def rows_of(
         except StopIteration:
             return
         except csv.Error as error:
-            raise Refused(f"{name}: line {start}: not readable as CSV ({error})") from None
+            raise Refused(
+                f"{name}: line {start}: not readable as CSV ({error})", line=start
+            ) from None
         if len(row) > MAX_COLUMNS:
-            raise Refused(f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}")
+            raise Refused(
+                f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}", line=start
+            )
         if row:
             yield start, row
 
@@ -229,13 +233,17 @@ def _split(content: bytes) -> Iterator[bytes]:
 def checked_text(line: bytes, number: int, name: str) -> str:
     """A line as text; Refused for one that is too long, holds a NUL or is not UTF-8."""
     if len(line) > MAX_LINE_BYTES:
-        raise Refused(f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
+        raise Refused(f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes", line=number)
     if b"\0" in line:
-        raise Refused(f"{name}: line {number} holds a NUL byte (byte {line.index(0) + 1})")
+        raise Refused(
+            f"{name}: line {number} holds a NUL byte (byte {line.index(0) + 1})", line=number
+        )
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         bad = line[error.start : error.start + 1].hex()
         raise Refused(
-            f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8"
+            f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8",
+            line=number,
+            value=f"0x{bad}",
         ) from None

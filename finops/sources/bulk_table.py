@@ -5,7 +5,7 @@ A line is what COPY reads, so that very many charges reach the ledger without an
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from finops.core.period import EPOCH
 from finops.sources.bulk_engine import Engine
 from finops.sources.bulk_sums import AMOUNTS, DECIMALS
-from finops.sources.records import ChargeRecord
+from finops.sources.records import ChargeRecord, ChargeTable
 
 LINES_AT_ONCE: Final = 16_384
 LINE: Final = (
@@ -118,7 +118,7 @@ def totals_query(names: Names, texts: str, mine: str) -> str:
     )
 
 
-class Table(ABC):
+class Table(ChargeTable):
     """Charges that stand in a table of the engine, as text with an ending for each kind.
 
     To be read before the document is read on: then they are gone. `fields` says which fields of a
@@ -158,10 +158,6 @@ class Table(ABC):
     @abstractmethod
     def _source(self) -> tuple[str, str, str, str]:
         """The table, what a line tells in SQL, what is joined for it, and which rows are meant."""
-
-    @abstractmethod
-    def records(self) -> Iterator[ChargeRecord]:
-        """The same charges as records."""
 
 
 class SumsTable(Table):

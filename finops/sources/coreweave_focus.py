@@ -47,10 +47,12 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     rows = table_rows(path, name)
     header = [column or "" for column in next(rows, (1, ()))[1]]
     if twice := columns.duplicates(header):
-        raise Refused(f"{name}: line 1: the column {twice[0]} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {twice[0]} stands more than once", line=1, column=twice[0]
+        )
     places = columns.placed(header)
     if absent := [sign for sign in _SIGNS if sign not in places]:
-        raise Refused(f"{name}: line 1: no column {absent[0]}")
+        raise Refused(f"{name}: line 1: no column {absent[0]}", line=1, column=absent[0])
     version = columns.version_of(header)
     account = Account(
         format,

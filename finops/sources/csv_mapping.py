@@ -118,7 +118,9 @@ def parse(path: Path, name: str, format: str, mapping: Columns) -> Parsed:
     for column in mapping.columns:
         if header.count(column) != 1:
             often = "absent" if column not in header else "there more than once"
-            raise Refused(f"{name}: line 1: the mapped column {column!r} is {often}")
+            raise Refused(
+                f"{name}: line 1: the mapped column {column!r} is {often}", line=1, column=column
+            )
     wide, sources = _targets(mapping, header)
     places = {target: at for at, target in enumerate(wide)}
     account = Account(

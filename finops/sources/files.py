@@ -153,10 +153,12 @@ def byte_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
-                raise Refused(f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes")
+                raise Refused(
+                    f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes", line=number
+                )
             if b"\0" in line:
                 place = line.index(b"\0") + 1
-                raise Refused(f"{name}: line {number} holds a NUL byte (byte {place})")
+                raise Refused(f"{name}: line {number} holds a NUL byte (byte {place})", line=number)
             yield number, without_marks(line) if number <= 2 else line
         if not number:
             raise Refused(f"{name}: the file is empty")
@@ -170,7 +172,9 @@ def text_lines(path: Path, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             bad = line[error.start : error.start + 1].hex()
             raise Refused(
-                f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8"
+                f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8",
+                line=number,
+                value=f"0x{bad}",
             ) from None
 
 
@@ -185,9 +189,13 @@ def csv_rows(path: Path, name: str, delimiter: str = ",") -> Iterator[tuple[int,
         except StopIteration:
             return
         except csv.Error as error:
-            raise Refused(f"{name}: line {start}: not readable as CSV ({error})") from None
+            raise Refused(
+                f"{name}: line {start}: not readable as CSV ({error})", line=start
+            ) from None
         if len(row) > MAX_COLUMNS:
-            raise Refused(f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}")
+            raise Refused(
+                f"{name}: line {start}: {len(row)} columns, over {MAX_COLUMNS}", line=start
+            )
         if row:
             yield start, row
         start = reader.line_num + 1

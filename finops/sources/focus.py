@@ -69,10 +69,12 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     header = [column or "" for column in next(rows, (1, ()))[1]]
     twice = columns.duplicates(header)
     if twice:
-        raise Refused(f"{name}: line 1: the column {twice[0]} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {twice[0]} stands more than once", line=1, column=twice[0]
+        )
     places = columns.placed(header)
     if not columns.looks_like_focus(header):
-        raise Refused(f"{name}: line 1: these are not the columns of FOCUS Cost and Usage")
+        raise Refused(f"{name}: line 1: these are not the columns of FOCUS Cost and Usage", line=1)
     version = columns.version_of(header)
     account = Account(
         format,

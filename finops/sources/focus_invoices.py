@@ -61,10 +61,12 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     header = [(column or "").strip() for column in next(rows, (1, ()))[1]]
     places = {column: at for at, column in enumerate(header)}
     if absent := [sign for sign in _SIGNS[format] if sign not in places]:
-        raise Refused(f"{name}: line 1: no column {absent[0]}")
+        raise Refused(f"{name}: line 1: no column {absent[0]}", line=1, column=absent[0])
     if len(places) < len(header):
         twice = next(column for column in header if header.count(column) > 1)
-        raise Refused(f"{name}: line 1: the column {twice} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {twice} stands more than once", line=1, column=twice
+        )
     wanted = _COLUMNS[format].split()
     account = Account(
         format,

@@ -52,7 +52,12 @@ def _from_csv(path: Path, name: str, account: Account) -> Iterator[FxRateRecord 
     rows = csv_rows(path, name)
     header = [column.strip() for column in next(rows, (1, [""]))[1]]
     if header[0] != "Date":
-        raise Refused(f"{name}: line 1: the first column is {header[0][:40]!r}, not Date")
+        raise Refused(
+            f"{name}: line 1: the first column is {header[0][:40]!r}, not Date",
+            line=1,
+            column="Date",
+            value=header[0],
+        )
     for line, cells in rows:
         for code, cell in zip(header[1:], cells[1:], strict=False):
             if code and cell.strip() not in _NOTHING:

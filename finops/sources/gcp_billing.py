@@ -78,7 +78,7 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         header, rows = _table(path, name, account)
     places = _placed(header)
     if not _has_signs(places):
-        raise Refused(f"{name}: line 1: these are not the fields of a billing export")
+        raise Refused(f"{name}: line 1: these are not the fields of a billing export", line=1)
     account.missing_columns = account.missing_columns or _missing(places)
     records = charges_of(rows, len(header), places, account, partial(_timed_charge, account))
     return Parsed(account, records)
@@ -128,7 +128,9 @@ def _table(path: Path, name: str, account: Account) -> tuple[list[str], Rows]:
         if plain(c) in known and plain(c) in map(plain, header[:at])
     ]
     if twice:
-        raise Refused(f"{name}: line 1: the column {twice[0]} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {twice[0]} stands more than once", line=1, column=twice[0]
+        )
     structs = {at: column for at, column in enumerate(header) if column in _parents()}
     if not structs:
         return header, rows
@@ -161,7 +163,7 @@ def _json_rows(path: Path, name: str, account: Account) -> Rows:
             continue
         value = json_line(content)
         if value is None:
-            raise Refused(f"{name}: line {line}: not a JSON object")
+            raise Refused(f"{name}: line {line}: not a JSON object", line=line)
         fields = nested(value)
         unknown.update(dict.fromkeys(one for one in fields if one not in known))
         account.unknown_columns = tuple(unknown)

@@ -51,7 +51,7 @@ def _lines(path: Path, name: str) -> list[tuple[int, dict[str, Any]]] | None:
         value = _value(content)
         if not isinstance(value, dict) or _pages(value) is not None:
             if found:
-                raise Refused(f"{name}: line {line}: not a JSON object")
+                raise Refused(f"{name}: line {line}: not a JSON object", line=line)
             return None
         if size > LARGEST_BYTES:
             raise Refused(f"{name}: more than {LARGEST_BYTES} bytes of JSON; hand over CSV")

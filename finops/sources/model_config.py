@@ -47,9 +47,13 @@ def read_config(path: Path, name: str) -> dict[str, Any]:
     try:
         config = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise Refused(f"{name}: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise Refused(
+            f"{name}: line {error.lineno}, column {error.colno}: {error.msg}", line=error.lineno
+        ) from None
     if not isinstance(config, dict):
-        raise Refused(f"{name}: line 1: a JSON object is expected, as in a model's config.json")
+        raise Refused(
+            f"{name}: line 1: a JSON object is expected, as in a model's config.json", line=1
+        )
     try:
         kv_shape(config)
     except (ValueError, TypeError) as error:

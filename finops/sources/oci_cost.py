@@ -65,10 +65,18 @@ def parse(path: Path, name: str, format: str) -> Parsed:
     header = [column or "" for column in next(rows, (1, ()))[1]]
     places = _placed(header)
     if absent := [sign for sign in _SIGNS if sign not in places]:
-        raise Refused(f"{name}: line 1: not a cost report of Oracle: no column {absent[0]}")
+        raise Refused(
+            f"{name}: line 1: not a cost report of Oracle: no column {absent[0]}",
+            line=1,
+            column=absent[0],
+        )
     known = [plain_name for column in header if (plain_name := _plain(column)) in _NAMES]
     if twice := [one for at, one in enumerate(known) if one in known[:at]]:
-        raise Refused(f"{name}: line 1: the column {_NAMES[twice[0]]} stands more than once")
+        raise Refused(
+            f"{name}: line 1: the column {_NAMES[twice[0]]} stands more than once",
+            line=1,
+            column=_NAMES[twice[0]],
+        )
     tags = {at: found.group(1) for at, c in enumerate(header) if (found := _TAG.fullmatch(c))}
     read = set(places.values()) | set(tags)
     account = Account(

@@ -72,7 +72,7 @@ def _records(account: Account, path: Path, name: str) -> Iterator[SeriesReadings
     for number, text in enumerate(text_lines(path, name), start=1):
         line = text.strip()
         if closed and line:
-            raise Refused(f"{name}: line {number}: text after # EOF")
+            raise Refused(f"{name}: line {number}: text after # EOF", line=number)
         closed = closed or line == "# EOF"
         if not line or line.startswith("#"):
             continue
@@ -93,7 +93,7 @@ def _take(
     if not found:
         return None, "not a sample: NAME{LABELS} VALUE TIME"
     if found.group("time") is None:
-        raise Refused(f"{name}: {_NO_TIMES.format(line=number)}")
+        raise Refused(f"{name}: {_NO_TIMES.format(line=number)}", line=number)
     key = found.group("series").strip()
     try:
         one = series.get(key) or _same_series(key, series)

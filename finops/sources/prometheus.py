@@ -86,7 +86,9 @@ def _documents(path: Path, name: str) -> Iterator[Any]:
 def _bounded_line(stream: BufferedReader, name: str, number: int) -> bytes:
     line = stream.readline(MAX_JSON_BYTES + 1)
     if len(line) > MAX_JSON_BYTES:
-        raise Refused(f"{name}: line {number}: one answer of more than {MAX_JSON_BYTES} bytes")
+        raise Refused(
+            f"{name}: line {number}: one answer of more than {MAX_JSON_BYTES} bytes", line=number
+        )
     return line
 
 
@@ -108,8 +110,9 @@ def _value(text: bytes, name: str, line: int) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        at = f"line {line + error.lineno - 1}, column {error.colno}"
-        raise Refused(f"{name}: {at}: not readable as JSON ({error.msg})") from None
+        at = line + error.lineno - 1
+        told = f"line {at}, column {error.colno}: not readable as JSON ({error.msg})"
+        raise Refused(f"{name}: {told}", line=at) from None
 
 
 def _records(account: Account, documents: Iterable[Any], name: str) -> Iterator[_Record]:

@@ -6,25 +6,36 @@ Each record carries the line it came from, so that a figure leads back to its ev
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from finops.core.engine_start import EngineStart
 from finops.core.rate_card import Card
-
-if TYPE_CHECKING:
-    from finops.sources.bulk_table import Table
 
 SHOWN_VALUE_CHARACTERS = 200
 CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")  # of FOCUS
 
 
 class Refused(ValueError):
-    """A document that cannot be read at all; the message names file, line, column and value."""
+    """A document that cannot be read at all; the message names file, line, column and value.
+
+    Where it tells a place, `line` (0 where none), `column` and `value` tell it apart as well.
+    """
+
+    def __init__(
+        self, text: str, *, line: int = 0, column: str | None = None, value: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.line, self.column, self.value = line, column, value[:SHOWN_VALUE_CHARACTERS]
+
+    def said(self, text: str) -> Refused:
+        """The same in other words, at the same place."""
+        return Refused(text, line=self.line, column=self.column, value=self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +235,14 @@ Record = (
 )
 
 
+class ChargeTable(ABC):
+    """Charges of a file that is read in bulk: they stand in a table, not each in a record."""
+
+    @abstractmethod
+    def records(self) -> Iterator[ChargeRecord]:
+        """The same charges as records."""
+
+
 @dataclass(slots=True)
 class Parsed:
     """A parser's answer: the account, and the records to be read once, in the file's order.
@@ -232,4 +251,4 @@ class Parsed:
     """
 
     account: Account
-    records: Iterator[Record | Table]
+    records: Iterator[Record | ChargeTable]

@@ -70,7 +70,9 @@ def detect(path: Path, name: str) -> str:
         raise Refused(f"{name}: this is a tar archive; unpack it and ingest the files inside")
     first = head.split(b"\n", 1)[0]
     if max(map(first.count, (b",", b";", b"\t"))) > MAX_COLUMNS:
-        raise Refused(f"{name}: line 1: over {MAX_COLUMNS} columns; this is no table of charges")
+        raise Refused(
+            f"{name}: line 1: over {MAX_COLUMNS} columns; this is no table of charges", line=1
+        )
     raise Refused(f"{name}: {_HINT.format(known=', '.join(formats()))}")
 
 

@@ -113,7 +113,8 @@ class Dump:
         if not columns:
             raise Refused(
                 f"{self.name}: line {number}: nothing names the columns of {table}; dump it with "
-                "its CREATE TABLE, or with --column-inserts (--complete-insert)"
+                "its CREATE TABLE, or with --column-inserts (--complete-insert)",
+                line=number,
             )
         yield from ((number, values, columns) for values in self._tuples(text, found.end(), number))
 
@@ -124,12 +125,16 @@ class Dump:
             try:
                 _, more = next(lines)
             except StopIteration:
-                raise Refused(f"{self.name}: line {number}: the statement is cut off") from None
+                raise Refused(
+                    f"{self.name}: line {number}: the statement is cut off", line=number
+                ) from None
             parts.append(more)
             size += len(more)
             open_quote ^= self._odd(more)
             if size > MAX_STATEMENT_CHARACTERS:
-                raise Refused(f"{self.name}: line {number}: a statement of over 64 MiB")
+                raise Refused(
+                    f"{self.name}: line {number}: a statement of over 64 MiB", line=number
+                )
         return "".join(parts)
 
     def _odd(self, text: str) -> bool:
@@ -141,12 +146,16 @@ class Dump:
         value = _VALUES[self.mysql]
         while True:
             if not text.startswith("(", at):
-                raise Refused(f"{self.name}: line {number}: not readable as rows of values")
+                raise Refused(
+                    f"{self.name}: line {number}: not readable as rows of values", line=number
+                )
             values, at = list[str | None](), at + 1
             while True:
                 found = value.match(text, at)
                 if found is None:
-                    raise Refused(f"{self.name}: line {number}: a value cannot be read")
+                    raise Refused(
+                        f"{self.name}: line {number}: a value cannot be read", line=number
+                    )
                 values.append(self._value(found))
                 at = found.end() + 1
                 if text[at - 1 : at] == ")":

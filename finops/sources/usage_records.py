@@ -141,7 +141,7 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, Mapping[str, Any] | 
     keys = _short_names(next(rows, (1, []))[1])
     for key in keys:
         if key in _ACCOUNTED and keys.count(key) > 1:
-            raise Refused(f"{name}: line 1: the column {key} stands twice")
+            raise Refused(f"{name}: line 1: the column {key} stands twice", line=1, column=key)
     for line, cells in rows:
         if len(cells) != len(keys):
             reason = f"the row has {len(cells)} fields, the header {len(keys)}"

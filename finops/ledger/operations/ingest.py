@@ -227,7 +227,7 @@ def _told_of(one: documents.Kept, read_as: str, outcome: Outcome) -> Outcome:
     under the name of one of them."""
     if not isinstance(outcome, Refused) or not str(outcome).startswith(f"{read_as}: "):
         return outcome
-    return Refused(one.name + str(outcome).removeprefix(read_as))
+    return outcome.said(one.name + str(outcome).removeprefix(read_as))
 
 
 def _result(path: str, kept: documents.Kept, outcome: Outcome, first: bool) -> dict[str, Any]:

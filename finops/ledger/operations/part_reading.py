@@ -172,11 +172,10 @@ def read_part(job: Job) -> None:
     name = job.kept.name
     try:
         with use_ledger(job.terms.ledger):
-            answer: Part | str = _read(job)
+            answer: Part | Refused = _read(job)
     except Refused as refused:
-        answer = str(refused)
-    if isinstance(answer, str) and name not in answer:
-        answer = f"{name}: {answer}"
+        known = name in str(refused)
+        answer = refused if known else refused.said(f"{name}: {refused}")
     whole = job.answer.with_suffix(".new")
     whole.write_bytes(pickle.dumps(answer))
     whole.replace(job.answer)
@@ -187,7 +186,8 @@ def answer_of(job: Job) -> Part:
     answer = pickle.loads(job.answer.read_bytes())  # noqa: S301 - our own process wrote it
     if isinstance(answer, Part):
         return answer
-    raise Refused(answer)
+    assert isinstance(answer, Refused)
+    raise answer
 
 
 def _read(job: Job) -> Part:

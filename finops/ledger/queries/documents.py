@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 from finops.core.period import rfc3339
 from finops.ledger.models import Document, Origin, RejectedRow
@@ -69,26 +67,12 @@ def report(document: Document, path: str, *, is_new: bool = True) -> dict[str, A
     }
 
 
-_LINE: Final = re.compile(r"line (\d+)\b")
-_COLUMN: Final = re.compile(
-    r"(?:the (?:mapped )?column (.{1,200}?) (?:stands|is)|no column (\S{1,200}))"
-)
-
-
-def _place(reason: str, name: str) -> tuple[int, str | None]:
-    """The line and column that the reason of a refused file names; 0 and None where it names none."""
-    said = reason.split(f"{name}: ", 1)[-1]
-    line, column = _LINE.match(said), _COLUMN.search(said)
-    if line is None:
-        return 0, None
-    named = (column.group(1) or column.group(2)) if column else None
-    return int(line.group(1)), named.strip("'\"") if named else None
-
-
 def refusal(path: str, sha256: str | None, refused: Refused | ValueError) -> dict[str, Any]:
     """A document that could not be taken at all, in the same shape; nothing of it is kept."""
-    line, column = _place(str(refused), PurePath(path).name)
-    rejection = Rejection.of(line, column, "", str(refused))
+    if isinstance(refused, Refused):
+        rejection = Rejection.of(refused.line, refused.column, refused.value, str(refused))
+    else:
+        rejection = Rejection.of(0, None, "", str(refused))
     return {
         "path": path,
         "sha256": sha256,
