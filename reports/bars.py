@@ -33,7 +33,7 @@ class Columns:
         """Shapes and height."""
         height, floor, top = 190, 160, 26
         known = [v for v in self.values if v is not None]
-        top_value = max(known, default=Decimal(0)) or Decimal(1)
+        top_value = max([*known, Decimal(0)]) or Decimal(1)
         step = Decimal(WIDTH) / max(len(self.values), 6)
         out = [rule(0, floor, step * len(self.values), floor)]
         for at, (label, value) in enumerate(zip(self.labels, self.values, strict=True)):
@@ -43,7 +43,7 @@ class Columns:
             if value is None:
                 out.append(text(middle, floor - 6, figures.NOT_AVAILABLE, quiet=True))
                 continue
-            tall = value / top_value * (floor - top)
+            tall = max(value, Decimal(0)) / top_value * (floor - top)  # below zero: its label alone
             tone = "accent" if last else "pale"
             out.append(rect(middle - step * 3 / 10, floor - tall, step * 6 / 10, tall, tone))
             out.append(text(middle, floor - tall - 6, figures.price(value), weight=weight))

@@ -28,7 +28,13 @@ VARIANT = "pdf/a-3a"
 SIZES = ("A4", "Letter")
 TYPES = {".css": "text/css", ".woff2": "font/woff2", ".svg": "image/svg+xml"}
 FONT_URL = re.compile(r'url\("\.\./(fonts/[a-z0-9-]+\.woff2)"\)')
-ALONE = "body{margin:0;background:var(--paper)}main.alone{max-width:1080px;margin:0 auto;padding:32px 24px 64px}.visually-hidden{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}"
+ALONE = (
+    "body{margin:0;background:var(--paper)}"
+    "main.alone{max-width:1080px;margin:0 auto;padding:32px 24px 64px;overflow-wrap:break-word}"
+    ".visually-hidden{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}"
+    "dl.facts dd{min-width:0;overflow-wrap:anywhere}"
+    "@media (max-width:760px){.strip,.pair,dl.facts{grid-template-columns:1fr}}"
+)
 
 
 def html(stand: Standing, *, size: str = "A4", alone: bool = False) -> str:
