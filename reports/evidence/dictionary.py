@@ -48,6 +48,10 @@ pricing_unit|text|unit of the quantity priced
 place|text|where the rules put the charge: workload, shared, unused commitment, out of scope or unassigned
 target|text|the workload, or the key a shared charge is split by
 kept sum|whole|how many lines of the document the row adds up, from `line` on; empty where it is one line
+contracted|exact|cost at contracted prices as the line writes it, in `currency`
+contracted_unit_price|exact|contracted price of one `pricing_unit`
+list_unit_price|exact|list price of one `pricing_unit`
+tags_digest|text|first 16 digits of the SHA-256 of the line's tags, to tell lines that are alike
 idle_share|exact|share of the node's GPU time that nobody held, as a fraction (from nodes)
 account|text|billing account
 account_name|text|its name
@@ -316,6 +320,20 @@ log_max_model_len|whole|longest request by the log, tokens
 gauge_kv_bytes|whole|bytes of the KV cache on one GPU by the engine's own gauge
 given_kv_bytes|whole|the same as given at start, used where neither a token's bytes nor the log tell it
 sized_by_hand|whole|1 where a person fixed blocks or bytes, so that the setting has no effect
+log_max_num_seqs|whole|requests allowed at once, by the log
+log_max_num_batched_tokens|whole|tokens allowed in a step, by the log
+log_tensor_parallel|whole|GPUs that share a layer, by the log; empty without a log
+alone_non_torch_bytes|whole|memory outside torch of a start of this version on one GPU, by its log
+prefix_queries|whole|prompt tokens looked up in the prefix cache in the week
+prefix_hits|whole|those of them that were found
+earlier_peak_running|whole|most requests at once in the 28 days before the week
+earlier_days|whole|how many of those days were read
+[lengths] histograms of the engine, booked as tokens are (method §2, §9)
+target|whole|number of the engine's address
+engine|text|engine number behind it
+measure|text|prompts and answers of finished requests, or steps
+edge|whole|longest of the bucket, tokens; empty: no limit
+count|whole|how many of the week lie in this bucket alone
 [devices] the exporter of GPU metrics (method §8.1)
 target|whole|number of the exporter's address
 device|text|GPU, or MIG instance behind a slash

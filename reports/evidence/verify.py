@@ -28,13 +28,16 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part 12  service levels                   §5                 objectives, latency_*
     part 13  changes, training                §10 §5             change_hours, training_*
     part 14  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
-    part 15  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
-    part 16  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
-    part 17  reading, comparing, printing     -                  any
+    part 15  exceptions                       §11                charges, invoice_lines
+    part 16  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
+    part 17  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
+    part 18  reading, comparing, printing     -                  any
 
 The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
 give the sums in the statement's own shape. Such a function is a *section*; what it gives is
-compared with statement.json value by value, by name. Instants are milliseconds since 1970, a
+compared with statement.json value by value, by name. At the end a value of the statement that
+was not compared, and that GIVEN (part 18) does not name with its reason, is a difference too. Of
+sentences the numbers are computed, and not the words. Instants are milliseconds since 1970, a
 fraction where a charge is timed more finely; an empty cell is None, which is not zero.
 """
 
@@ -69,12 +72,15 @@ def quotient(above, below):
     return SIXTY.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
+def rounded(value, decimals):
+    """§1: a number with so many decimals, rounded half to even."""
+    return Decimal(round(Fraction(value) * 10**decimals)).scaleb(-decimals)
+
+
 def short(value):
-    """A fraction to at most 24 decimals, half to even."""
-    digits, decimals = round(Fraction(value) * 10**24), 24
-    while decimals and digits % 10 == 0:
-        digits, decimals = digits // 10, decimals - 1
-    return Decimal(digits).scaleb(-decimals)
+    """A fraction to at most 24 decimals."""
+    value = rounded(value, 24)
+    return value.normalize(EXACT) if value.as_tuple().exponent < 0 else value
 
 
 def total_of(values):
@@ -96,7 +102,7 @@ def part(cost, start, end, since, until):
 
     def up_to(moment):
         share = Fraction(min(max(moment, start), end) - start) / (end - start)
-        return Decimal(round(Fraction(cost) * 10**decimals * share)).scaleb(-decimals)
+        return rounded(Fraction(cost) * share, decimals)
 
     return (cost if until >= end else up_to(until)) - up_to(since)
 
@@ -530,9 +536,8 @@ class Exchange:
         """Rounded once, half to even, to the amount's own decimals plus ten; None stays unknown."""
         if amount is None:
             return None
-        (_, own, target), digits = rate, decimals_of(amount) + 10
-        units = round(Fraction(amount) * Fraction(target) / Fraction(own) * 10**digits)
-        return Decimal(units).scaleb(-digits)
+        exact = Fraction(amount) * Fraction(rate[2]) / Fraction(rate[1])
+        return rounded(exact, decimals_of(amount) + 10)
 
     def charge(self, row, span):
         """A charge's currency in the report: whole, before it is cut; counts what it converts."""
@@ -788,12 +793,11 @@ class Week:
         for row in self.charges:
             amounts = self.exchange.parts(row, self.span)
             add(self.by_document.setdefault(row["document"], {}), row["currency"], amounts)
-            row["on_invoice"] = row["billed"] is not None
+            row["written"] = row["billed"], row["effective"]
             row["placed"] = rules.place(row, row["start"])
             self.exchange.charge(row, self.span)
         self.workloads = {row["slug"]: row for row in pack.table("workloads")}
-        self.weights = {name: Decimal(statement["weights"][name])
-                        for name in ("prompt", "cached_prompt", "generation")}
+        self.weights = {name: Decimal(WEIGHTS[name]) for name in CLASSES}
         self.whole = self.by_span[self.span] = Costs(self, *self.span)
         counts = {c: total[2] for c, total in self.whole.whole.items()}
         self.currency = chosen or min(counts, key=lambda c: (-counts[c], c), default="USD")
@@ -883,6 +887,10 @@ class Week:
         return None
 
 # ==== part 6: unit costs and reaches (§4, §5) =====================================================
+
+
+CLASSES = ("prompt", "cached_prompt", "generation")
+WEIGHTS = {"prompt": "1", "cached_prompt": "0.1", "generation": "4", "kind": "declared ratio"}
 
 
 def by_class(tokens):
@@ -989,13 +997,45 @@ def organisation(week):
     # The difference is cut to 60 digits before it is divided.
     figures["tokens_per_dollar_change"] = (
         SIXTY.divide(SIXTY.subtract(now, then), then) if now and then else None)
-    price, week.figures = figures["cost_per_million_tokens"], figures
-    if price is not None:
-        digits = 2 if abs(price) >= Decimal("0.1") else min(12, 1 - price.adjusted())
-        shown = f"{price.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN):,f}"
-        week.check("headline's price", True,
-                   f"cost {shown} {week.currency}" in week.said["headline"])
-    return {"currency": week.currency, "figures": figures}
+    week.figures = figures
+    _headline(week, savings)
+    return {"currency": week.currency, "figures": figures,
+            "weights": WEIGHTS | {name: week.weights[name] for name in CLASSES}}
+
+
+def _headline(week, savings):
+    """The report's first sentence: the price, its change, and what the baselines make of it."""
+    price, said = week.figures["cost_per_million_tokens"], week.said
+    if price is None:
+        return
+    digits = 2 if abs(price) >= Decimal("0.1") else min(12, 1 - price.adjusted())
+    week.check("headline's price", True,
+               f"cost {rounded(price, digits):,f} {week.currency}" in said["headline"])
+    then = ((said["previous"] or {}).get("figures") or {}).get("cost_per_million_tokens")
+    sums = [total_of(one[name] for one in savings) for name in ("actual", "counterfactual")]
+    shares = [abs(quotient(100 * (now - before), before)) for now, before in (
+        (price, then and Decimal(then)), sums) if before]
+    told = [(share, 0 if share >= 1 else 1) for share in shares]
+    sentence(week, "headline", said["headline"], [(price, digits), len(savings), *told],
+             week.currency, said["period"]["week"], *week.workloads)
+
+
+def sentence(week, name, text, known, *names):
+    """Each number of a sentence is one of those computed here: a value, or a value with the
+    decimals it is shown with. Numbers inside names are none."""
+    known = [one if isinstance(one, tuple) else (one, decimals_of(Decimal(one)))
+             for one in known if one is not None]
+    known = {abs(rounded(*one)) for one in known if one[0] is not None}
+    told = set(numbers(text, names))
+    week.check(f"numbers of the sentence: {name}", sorted(told - known), [])
+
+
+def numbers(text, names=()):
+    """The numbers of a text without names, in order, thousands set apart or not."""
+    text = re.sub("(?<=[0-9])[,\u202f](?=[0-9]{3})", "", text or "")
+    for one in sorted(filter(None, names), key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.]){re.escape(one)}(?![.,]?\w)", " ", text)
+    return [Decimal(one) for one in re.findall(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?!\w)", text)]
 
 
 @section
@@ -1074,14 +1114,15 @@ def bridges(week):
                        "active_hours": w["active"], "hours": w["hours"]})
     side = {"cost": sum((g["cost"] for g in groups), Decimal(0)),
             "tokens": sum(g["tokens"] for g in groups), "groups": groups}
-    before, said, found = week.pack.json("previous_statement.json"), week.said["previous"], None
+    before, found, names = week.pack.json("previous_statement.json"), None, None
     if before:
-        week.check("figures of the week before", (said or {}).get("figures"), before["figures"])
-    if before and said and before["currency"] == week.said["currency"]:
+        names = {"from": before["period"]["week"], "to": week.said["period"]["week"]}
+    if before and week.said["previous"] and before["currency"] == week.said["currency"]:
         sides = [one["bridge_groups"]["groups"] for one in (before, week.said)]
         sources = [{row["workload"]: row["gpu_hours_source"] for row in rows} for rows in sides]
         found = bridge(*(_one_source(one, *sources) for one in (before["bridge_groups"], side)))
-    return {"bridge_groups": side, "bridge": found}
+    return {"bridge_groups": side, "bridge": found and found | names, "previous": before and {
+        "week": names["from"], "figures": before["figures"]}}
 
 
 def _one_source(side, old, new):
@@ -1281,10 +1322,16 @@ def has_use(row):
 @section
 def memory(week):
     """§8.3, §8.4, §8.7: the KV cache of each engine of a workload."""
-    return {"memory": [
+    found = [
         {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
         | week.engines.twice(str(number)) | _engine(rows, week.workloads[slug])
-        for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name)]}
+        for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name)]
+    for row, said in zip(found, week.said["memory"]):
+        active, reserved = row["active_tokens_mean"], row["reserved_tokens_mean"]
+        share = quotient(active * 100, reserved) if active is not None and reserved else None
+        sentence(week, f"memory of {row['engine']}", said["sentence"], [(share, 1), *(row[name] for name in (
+            "reserved_tokens", "peak_running", "max_model_len", "contiguous_slots"))])
+    return {"memory": found}
 
 
 def by_name(one):
@@ -1583,7 +1630,7 @@ def memory_tables(week):
         total, rest, cost = row["total"], row["kv_unreferenced"], None
         if slug and total and rest is not None:
             money = sum(week.whole.effective(slug, week.currency))
-            cost = Decimal(round(quotient(money * rest, total) * 10**4)).scaleb(-4) if money else None
+            cost = rounded(quotient(money * rest, total), 4) if money else None
         known = [row[name] for name in PARTS if row[name] is not None]
         found.append({"workload": slug, "headroom_cost": cost,
                       "unattributed_bytes": None if total is None else total - sum(known),
@@ -1661,6 +1708,9 @@ def rightsizing(week):
         climbed[row["kind"]].append(row)
         if row["hour"] >= week.span[0] and (row["kind"], *same_hour(row)) not in week.engines.seen:
             week.check(f"right-sizing: {row['kind']}, {written(row['hour'])}", "an engine's", "none")
+    lengths = defaultdict(list)
+    for row in week.pack.table("lengths"):
+        lengths[row["target"], row["engine"], row["measure"]].append((row["edge"], row["count"]))
     gpus = Counter()
     for slug in {key[0] for key in week.engines.hours}:
         gpus[slug] = sum(week.engines.told[one]["gpus"] for one in week.engines.once(slug))
@@ -1671,12 +1721,17 @@ def rightsizing(week):
         steps = engine.steps(climbed[told["kind"]], week.span)
         found.append({"workload": slug, "engine": name, "steps": steps}
                      | week.engines.twice(str(number)) | value)
-        said = dict(enumerate(week.said["rightsizing"], 1)).get(len(found), {"money": None})
+        said = dict(enumerate(week.said["rightsizing"], 1)).get(len(found), defaultdict(str))
         cost = quotient(sum(week.whole.effective(slug, week.currency)) * told["gpus"], gpus[slug])
-        numbers = {Decimal(one.replace(",", "").rstrip("."))
-                   for one in re.findall("[0-9][0-9,.]*", said["money"] or "")}
-        week.check(f"right-sizing {name}: numbers of its sentence on money",
-                   sorted(numbers - engine.freed(value["proposal"], cost)), [])
+        engine.lengths = {what: lengths.get((rows[-1]["target"], rows[-1]["engine"], what), [])
+                          for what in ("prompts", "answers", "steps")}
+        for text, known in engine.sentences(value, cost).items():
+            sentence(week, f"right-sizing of {name}, {text}", said[text], known, week.currency)
+        advice = engine.guidance(value)
+        for one in said["guidance"] or ():
+            if not one["says"].startswith("Not enough evidence"):  # such tell what to hand over
+                sentence(week, f"guidance on {one['knob']} of {name}", one["says"],
+                         advice[one["knob"]])
     return {"rightsizing": found}
 
 
@@ -1703,7 +1758,8 @@ class Sizing:
 
     def advice(self, pushed, span):
         """The figures of the report on it, and what is proposed."""
-        long, levels, blocks = span[1] - span[0], levels_of(self.rows), self.blocks
+        self.long = long = span[1] - span[0]
+        levels, blocks = levels_of(self.rows), self.blocks
         seen = Fraction(sum(row["observed_ms"] + row["stale_ms"] for row in self.rows), long)
         p50, p95, p99 = (at_most(levels, Fraction(per_cent, 100)) for per_cent in (50, 95, 99))
         value = {name: highest(self.rows, name)
@@ -1782,16 +1838,89 @@ class Sizing:
                           "more than predicted" if apart > 0 else "less than predicted")
         return {"at": new["from"], "from": old, "to": new, "predicted": guess, "result": result}
 
-    def freed(self, proposal, cost):
-        """The numbers of its sentence on money: cards, and what a lower setting frees of them."""
-        if not proposal or proposal["change_bytes"] >= 0:
-            return set()
-        freed, total = -proposal["change_bytes"], self.told["total_bytes"]
-        exact = ((Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
-                 (Fraction(cost) * freed / total, 2))
-        cards = {Decimal(self.told[name] or 0) for name in ("gpus", "engines_on_card")}
-        return cards | {Decimal(round(Fraction(one) * 10**digits)).scaleb(-digits)
-                        for one, digits in exact}
+    def sentences(self, value, cost):
+        """What each sentence on it may say: the verdict's, the next step's, and that on money,
+        with its cards, and what a lower setting frees of them."""
+        p99, proposal = value["p99"] and Decimal(value["p99"]) * 100, value["proposal"]
+        seen, long = Decimal(value["coverage"]) * 100, self.long
+        why = [99, (p99, 1), (seen, 1), (Fraction(long, DAY), 1), 7, 95, value["preemptions"],
+               value["peak_waiting"]]
+        to, money = proposal and proposal["utilization"], []
+        step = to and Fraction(self.setting) + (-STEP if to < self.setting else STEP)
+        if proposal and proposal["change_bytes"] < 0:
+            freed, total = -proposal["change_bytes"], self.told["total_bytes"]
+            money = [(Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
+                     (Fraction(cost) * freed / total, 2), self.told["gpus"],
+                     self.told["engines_on_card"]]
+        hours = [{row["hour"] // HOUR % 168 for row in self.rows if row["observed_ms"] + row["stale_ms"]},
+                 {row["hour"] // HOUR % 168 for row in self.rows if row["peak_running"]}]
+        load = [*map(len, hours), 168, 95, value["peak_running"], self.told["earlier_peak_running"],
+                self.told["earlier_days"], *bucket_of(self.lengths["prompts"], 95)]
+        return {"why": why, "next_step": [to, (step, 2), 7, 8], "no_proposal": [8], "money": money,
+                "load": load}
+
+    def guidance(self, value):
+        """What the advice on each other setting may say: of logs, peaks, lengths and look-ups."""
+        told, worker, blocks = self.told, self.told["workers"][0], self.blocks
+        most, tokens, longest = (told[f"log_{name}"] for name in (
+            "max_num_seqs", "max_num_batched_tokens", "max_model_len"))
+        peak, total, free, budget = (worker.get(f"{name}_bytes") for name in (
+            "activation_peak", "total", "free_at_start", "budget"))
+        running, busiest = value["peak_running"], highest(self.rows, "peak_blocks")
+        fit = (blocks - 1) * running // busiest if running and busiest and blocks else None
+        other = worker.get("non_torch_bytes")
+        if other is None and None not in (worker.get("weights_and_non_torch_bytes"),
+                                          worker.get("weights_bytes")):
+            other = worker["weights_and_non_torch_bytes"] - worker["weights_bytes"]
+        alone, p99 = told["alone_non_torch_bytes"], value["p99"] and Decimal(value["p99"]) * 100
+        step, steps = bucket_of(self.lengths["steps"], 100), bucket_of(self.lengths["steps"], 99)
+        cut = int(peak * (1 - Fraction(step[2], tokens))) if peak and tokens and step[2:] else None
+        prompts, answers = (bucket_of(self.lengths[what], 100) for what in ("prompts", "answers"))
+        hits, queries = told["prefix_hits"], told["prefix_queries"]
+        return {
+            "--max-num-seqs": [most, running, fit, value["preemptions"], value["peak_waiting"],
+                               running and -(-running * 6 // 40) * 8, *size(peak)],
+            "--max-num-batched-tokens": [99, tokens, *step, *steps, *size(peak), *size(cut),
+                                         *over(self.lengths["steps"], (tokens or 0) // 2)],
+            "tensor-parallel buffers": [told["log_tensor_parallel"], *size(other), *size(alone),
+                                        *size(other and alone and max(0, other - alone))],
+            "memory taken before sizing": [
+                *size(total), *size(total and free and total - free), total and free and Decimal(
+                    free * 100 // total) / 100, *size(free and budget and abs(free - budget))],
+            "--kv-cache-dtype": [8, 16, 99, (p99, 1), p99 and (rounded(p99 / 200, 4) * 100, 1),
+                                 2 * (self.last["pool_tokens"] or 0)],
+            "--enable-prefix-caching": [hits, queries, (Fraction(hits * 100, queries), 1)
+                                        if hits is not None and queries else None],
+            "--max-model-len": [99, self.longest, longest, *prompts, *answers, sum(
+                (one[2:] or [0])[0] for one in (prompts, answers)),
+                *bucket_of(self.lengths["prompts"], 99)]}
+
+
+def bucket_of(buckets, per_cent):
+    """Of lengths by bucket: how many there are, and the edges, one above the lower, of the bucket
+    that holds so many per cent of them."""
+    count, reached, low = sum(number for _, number in buckets), 0, 0
+    for edge, number in buckets:
+        reached += number
+        if number and reached * 100 >= count * per_cent:
+            return [count, low, edge, low + 1] if edge is not None else [count, low]
+        low = edge
+    return [count]
+
+
+def over(buckets, limit):
+    """How many are longer than a limit, at least and at most."""
+    lows = [0] + [edge for edge, _ in buckets]
+    return [sum(n for low, (_, n) in zip(lows, buckets) if low >= limit),
+            sum(n for edge, n in buckets if edge is None or edge > limit)]
+
+
+def size(bytes_):
+    """Bytes as a sentence tells them: in GiB, or MiB where that would say little."""
+    if bytes_ is None:
+        return []
+    small = 0 < abs(bytes_) < 2**30 // 10
+    return [(Fraction(bytes_, 2**20), 1) if small else (Fraction(bytes_, 2**30), 2)]
 
 
 def rung(hours):
@@ -1836,7 +1965,7 @@ def verdict(seen, long, p99, preempted, waiting):
 
 def places(value):
     """A share as text with four decimals, half to even."""
-    return None if value is None else format(Decimal(round(value * 10**4)).scaleb(-4), "f")
+    return None if value is None else format(rounded(value, 4), "f")
 
 
 # ==== part 12: service levels (§5) ================================================================
@@ -2083,19 +2212,18 @@ def training(week):
         "share_of_inference": quotient(mine, inference) if inference > 0 else None}
     for side in ("lower", "upper"):
         found[f"late_cost_{side}"] = sum(one[side] for one in late) if late else None
-    shown = [mine, inference, found["late_cost_lower"], found["late_cost_upper"],
-             found["budget"] and found["budget"]["forecast"]]
-    shown = {f"{round(amount, 2):,.2f}" for amount in shown if amount is not None}
-    sentence = (week.said["training"] or {}).get("message") or ""
-    told = set(re.findall(r"-?[0-9][0-9,]*\.[0-9]+", sentence))
-    week.check("training: amounts in its sentence", sorted(told - shown), [])
+    budget = found["budget"] or defaultdict(lambda: None)
+    amounts = mine, inference, found["late_cost_lower"], found["late_cost_upper"], budget["forecast"]
+    shares = (budget[name] and budget[name] * 100 for name in ("share_spent", "share_elapsed"))
+    sentence(week, "training", (week.said["training"] or {}).get("message"),
+             [*((one, 2) for one in amounts), *((one, 0) for one in shares)],
+             week.currency, budget["quarter"])
     return {"training": found}
 
 
 def portion(cost, share):
     """A cost × a share, to 24 decimals."""
-    exact = Fraction(cost) * Fraction(quotient(share, 1))
-    return Decimal(round(exact * 10**24)).scaleb(-24)
+    return rounded(Fraction(cost) * Fraction(quotient(share, 1)), 24)
 
 
 def _budget(week):
@@ -2134,7 +2262,10 @@ def _budget(week):
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
 SUBUNITS |= dict.fromkeys(("CLF", "UYW"), 4)
-PLACES = ("workload", "shared", "idle", "unused commitment", "out of scope", "unassigned")
+LABELS = {"workload": "", "shared": "Shared, not yet split", "idle": "Idle",
+          "unused commitment": "Unused commitment", "out of scope": "Out of scope",
+          "unassigned": "Unassigned"}
+PLACES = list(LABELS)
 
 
 @section
@@ -2143,8 +2274,7 @@ def tieouts(week):
     rows = invoices(week.pack)
     others = sorted(set(week.whole.whole) - {week.currency})
     table = period_table(week.whole, week.currency)
-    if others:
-        table["other_currencies"] = [period_table(week.whole, one) for one in others]
+    table["other_currencies"] = [period_table(week.whole, one) for one in others]
     return {"tieout": {"invoice": rows, "period": table},
             "provisional_months": sorted({r["billing_period"] for r in rows if r["provisional"]})}
 
@@ -2209,55 +2339,16 @@ def period_table(costs, currency):
 
 @section
 def allocation(week):
-    """§4: each place's money, and what of it stands in the exceptions."""
-    places = {" ".join(filter(None, (*place, currency))):
-              {"billed": total[0], "effective": total[1], "charges": total[2]}
-              for (place, currency), total in week.whole.all_places().items()}
-    given = {}
-    for row in week.said["allocation"]:
-        target = row["workload"] or row["label"].partition(": ")[2]
-        given[" ".join(filter(None, (row["place"], target, row["currency"])))] = row
-    week.check("places of money", sorted(given), sorted(places))
-    week.check.all_of("allocation", given, places)
-    return {}
+    """§4: each place's money, with its name on the report."""
+    def order(one):
+        (kind, name), currency = one[0]
+        return currency, PLACES.index(kind), name or ""
 
-
-COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
-           "weak-restart-evidence": "unmarked_restarts", "alternations": "alternations",
-           "unplaced-openings": "unplaced_openings"}
-AMOUNTS = {"unassigned-charges", "shared-not-yet-split", "currencies-mixed",
-           "exchange-rate-missing", "gpu-charges-without-node"}
-
-
-@section
-def exceptions(week):
-    """§11: what of money and readings the register must name, each with its amount or number."""
-    found, missing = {}, week.exchange.missing
-    for (place, currency), total in week.whole.all_places().items():
-        if place[0] == "unassigned":
-            found["unassigned-charges", currency] = total[1]
-        elif place[0] == "shared":
-            found["shared-not-yet-split", f"{place[1]} {currency}"] = total[1]
-    for slug, w in week.rows.items():
-        found |= {(kind, slug): w["week_tokens"][name] for kind, name in COUNTED.items()
-                  if w["week_tokens"] and w["week_tokens"][name]}
-        for other in sorted({*week.whole.whole} - {week.currency}):
-            amount = sum(week.whole.effective(slug, other))
-            if amount and w["purpose"] == "inference":
-                found["currencies-mixed", f"{slug} {other}"] = amount
-    found |= {("exchange-rate-missing", key[0]): one["effective"] for key, one in missing.items()}
-    nodes = week.said.get("nodes") or {"unmatched_charges": 0}  # computed below
-    if nodes["unmatched_charges"]:
-        found["gpu-charges-without-node", week.currency] = Decimal(nodes["unmatched_cost"])
-    said = {(one["kind"], one["subject"]): one for one in week.said["exceptions"]
-            if one["kind"] in {*COUNTED, *AMOUNTS} and one["subject"] != "report"}
-    week.check("exceptions of money and of readings", sorted(said), sorted(found))
-    for (kind, subject), value in found.items():
-        one = said.get((kind, subject), {"amount": None, "text": ""})
-        number = re.sub("[^0-9]", "", one["text"].removeprefix(f"{subject}: ").split(" ")[0])
-        told = number if kind in COUNTED else one["amount"]
-        week.check(f"exception {kind} {subject}", told, Decimal(value))
-    return {}
+    return {"allocation": [
+        {"place": kind, "workload": name if kind == "workload" else None, "currency": currency,
+         "billed": total[0], "effective": total[1], "charges": total[2],
+         "label": name if kind == "workload" else ": ".join(filter(None, (LABELS[kind], name)))}
+        for ((kind, name), currency), total in sorted(week.whole.all_places().items(), key=order)]}
 
 
 @section
@@ -2286,6 +2377,7 @@ def nodes(week):
     """§4: nodes and the invoice side by side: what met, what did not, what stood idle."""
     known, sides, charged = week.nodes, {}, set()
     if not known.hours:
+        week.met = None
         return {"nodes": None}
     for row in week.charges:
         share, found = known.idle(row, *week.span), known.of_charge(row, *week.span)
@@ -2304,13 +2396,205 @@ def nodes(week):
             "idle_gpu_hours": sum(max(0, (one[1] or 0) - one[2]) for one in hours.values()),
             "unassigned_gpu_hours": known.nobody}
     found = {name: short(Fraction(value) / HOUR) for name, value in sums.items()}
-    return {"nodes": found | {
+    week.met = found | {
         "unmatched_node_hours": found["node_hours"] - found["matched_node_hours"],
         "unmatched_nodes": [name[2] for name, node in known.names.items() if node not in met],
         "matched_cost": on[1], "unmatched_cost": off[1], "unmatched_charges": off[2],
-        "currency": week.currency}}
+        "currency": week.currency}
+    return {"nodes": week.met}
 
-# ==== part 15: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
+# ==== part 15: the exceptions (§11) ===============================================================
+
+COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
+           "weak-restart-evidence": "unmarked_restarts", "alternations": "alternations",
+           "unplaced-openings": "unplaced_openings"}
+TOLD = set(COUNTED) | set("""unassigned-charges shared-not-yet-split exchange-rate-missing
+    currencies-mixed gpu-charges-without-node nodes-without-charges gpu-hours-differ ageing-baseline
+    baseline-not-approved stale-gauges cost-lags readings-late readings-ended provisional-month
+    invoice-differs effective-differs-from-billed usage-without-price unrecognised-gpu
+    priced-by-rate-card contracted-zero price-times-quantity far-from-list-price duplicated-lines
+    overlapping-files purchase-with-effective-cost missing-amounts""".split())
+NOT_IN_THE_PACK = {"waiting-snapshot", "shorter-snapshot"}  # deliveries that do not count
+
+
+@section
+def exceptions(week):
+    """§11: what the register must name, each kind that the pack's rows tell: the lines there are,
+    their amounts, and that the numbers computed stand in their sentences in this order."""
+    known, rows, period = {}, [], [written(at).replace("Z", "+00:00") for at in week.span]
+    for source in (of_money, of_workloads, of_reaches, of_charges, of_invoices):
+        for kind, subject, amount, currency, *told in source(week):
+            known[kind, subject, currency] = amount, told
+    said = [(one["kind"], one["subject"], one["currency"]) for one in week.said["exceptions"]]
+    mine = [key for key in said if key[0] in TOLD and key[1] != "report"]
+    week.check("exceptions that the rows tell of", sorted(mine, key=str),
+               sorted((key for key in known if key[0] in TOLD), key=str))
+    for key, one in zip(said, week.said["exceptions"]):
+        amount, told = known.get(key, (None, ()))
+        row = {"id": sha256("\x1f".join((*key[:2], key[2] or "", *period)).encode())[:16]}
+        if key[0] == "unit-price-implausible":  # its bounds are of a list of public prices
+            row["amount"] = one["amount"] and next(
+                (sum_ for sum_ in told if sum_ == Decimal(one["amount"])), None)
+        elif key[0] not in NOT_IN_THE_PACK:
+            row["amount"] = amount
+        rows.append(row)
+        if key[0] in TOLD:
+            told, there = [abs(rounded(*n) if isinstance(n, tuple) else Decimal(n)) for n in told], []
+            for number in numbers(one["text"]):  # others may stand between them, as parts of names
+                there += [number] if told[len(there):len(there) + 1] == [number] else []
+            week.check(f"numbers of the exception {key[0]} {key[1]}", there == told, True)
+    return {"exceptions": rows}
+
+
+def of_money(week):
+    """What of the week's money stands in no workload, or in another currency."""
+    for (place, currency), total in week.whole.all_places().items():
+        if place[0] == "unassigned":
+            yield "unassigned-charges", currency, total[1], currency, total[2]
+        elif place[0] == "shared":
+            yield "shared-not-yet-split", f"{place[1]} {currency}", total[1], currency
+    for (currency,), one in week.exchange.missing.items():
+        yield "exchange-rate-missing", currency, one["effective"], currency, one["charges"]
+    met = week.met
+    if met and met["unmatched_charges"]:
+        charges, of = met["unmatched_charges"], week.currency
+        yield "gpu-charges-without-node", of, met["unmatched_cost"], of, charges
+    if met and met["unmatched_node_hours"]:
+        names = ", ".join(met["unmatched_nodes"][:5]) or "hours"
+        yield ("nodes-without-charges", names, None, None, (met["unmatched_node_hours"], 1),
+               (met["node_hours"], 1))
+
+
+def of_workloads(week):
+    """What readings, baselines and gauges of each workload leave to be known."""
+    for slug, w in week.rows.items():
+        tokens, terms = w["week_tokens"], week.baseline(w)
+        more = tokens and {"gaps": (tokens["unobserved"] // 1000, coverage(tokens)),
+                           "unplaced-openings": (tokens["opening_tokens"],)}
+        for kind, name in COUNTED.items() if tokens else ():
+            if tokens[name]:
+                yield kind, slug, None, None, tokens[name], *more.get(kind, ())
+        for other in sorted({*week.whole.whole} - {week.currency}):
+            amount = sum(week.whole.effective(slug, other))
+            if amount and w["purpose"] == "inference":
+                yield "currencies-mixed", f"{slug} {other}", amount, other
+        if terms and terms["ageing"]:
+            yield "ageing-baseline", slug, None, None, terms["age_days"], 180
+        if terms and not terms["approver"]:
+            yield "baseline-not-approved", slug, None, None
+        if stale := sum(row["stale_ms"] for row in week.engines.of(slug)) // 1000:
+            yield "stale-gauges", slug, None, None, stale
+        held, billed = (week.gpu_hours(slug, week.span, shapes) for shapes in (False, True))
+        if None not in (held, billed) and abs(held - billed) * 20 > max(held, billed):
+            yield "gpu-hours-differ", slug, None, None, (held, 1), (billed, 1)
+
+
+def of_reaches(week):
+    """Issuers whose charges, and sources whose readings, end well before the others' do."""
+    newest, sources = week.reaches["cost"].get("", (None, None))[1], week.reaches["source"]
+    for issuer, (_, last, _) in week.reaches["issuer"].items():
+        if newest and last < week.span[1] and 2 * DAY < newest - last < 35 * DAY:
+            yield "cost-lags", issuer, None, None
+    ends = {name: last // HOUR * HOUR + HOUR for name, (_, last, _) in sources.items()}
+    until = min(week.span[1], max(ends.values(), default=0))
+    for name, (_, last, ended) in sources.items():
+        if ends[name] < until and last >= week.span[0]:
+            yield f"readings-{'ended' if ended else 'late'}", name, None, None
+
+
+ALIKE = ("issuer", "currency", "account", "start", "end", "category", "class", "service", "sku",
+         "resource", "description", "consumed_quantity", "invoice", "sub_account", "tags_digest")
+
+
+def odd(row, billed, effective, used):
+    """The kinds of exception that a charge as written belongs to: each with its subject, what is
+    at stake, and the sums that its sentence tells."""
+    issuer, usage, quantity = row["issuer"], row["category"] == "Usage", row["pricing_quantity"]
+    contracted, price = row["contracted"], row["contracted_unit_price"]
+    if usage and not row["commitment"] and None not in (billed, effective) and billed != effective:
+        yield "effective-differs-from-billed", issuer, effective - billed, "lines effective billed"
+    if usage and billed is None and effective is None:
+        yield "usage-without-price", issuer, None, "lines"
+    if row["gpu_model"] == "unrecognised":
+        yield "unrecognised-gpu", issuer, effective, "lines"
+    if row["rate_card"]:
+        yield "priced-by-rate-card", row["rate_card"], effective, "lines effective"
+    if bare(row) and contracted == 0 and billed:
+        yield "contracted-zero", issuer, billed, "lines zero billed"
+    known = bare(row) and None not in (contracted, price, quantity)
+    if known and abs(price * quantity - contracted) > Decimal("0.01"):
+        yield "price-times-quantity", issuer, price * quantity - contracted, "lines amount"
+    known = bare(row) and not row["rate_card"] and listed(row) > 0 and (effective or 0) > 0
+    if known and not listed(row) / 50 <= effective <= listed(row) * 3:
+        yield "far-from-list-price", issuer, effective, "rows effective listed"
+    bought = row["category"] == "Purchase" and not row["commitment_status"] and effective
+    if bought and row["commitment"] in used:
+        yield "purchase-with-effective-cost", row["commitment"], effective, "zero effective"
+    for name, amount in (("effective", effective), ("billed", billed)):
+        if amount is None:
+            yield "missing-amounts", f"{name} {row['currency']}", None, "rows"
+
+
+def bare(row):
+    """Usage that no commitment covers and no correction changes."""
+    return row["category"] == "Usage" and not row["commitment"] and not row["class"]
+
+
+def listed(row):
+    """What it would cost by its own list price."""
+    price, quantity = row["list_unit_price"] or 0, row["pricing_quantity"] or 0
+    return price * quantity if price > 0 and quantity > 0 else Decimal(0)
+
+
+def of_charges(week):
+    """What is odd about the charges as their documents write them, and lines that are alike."""
+    sums, alike, across, prices = {}, Counter(), defaultdict(set), defaultdict(Counter)
+    used = {row["commitment"] for row in week.charges
+            if row["commitment_status"] == "Used" and row["written"][1] != 0}
+    for row in week.charges:
+        billed, effective = row["written"]
+        for kind, subject, amount, names in odd(row, billed, effective, used):
+            currency = None if kind in ("usage-without-price", "missing-amounts") else row["currency"]
+            _, one = sums.setdefault((kind, subject, currency), (names, Counter()))
+            one.update({"lines": int(row["kept sum"] or 1), "rows": 1, "amount": amount or 0,
+                        "known": amount is not None, "billed": billed or 0,
+                        "effective": effective or 0, "listed": listed(row)})
+        if (bare(row) and not row["rate_card"] and row["gpu_model"] and row["gpu_count"]
+                and (effective or 0) > 0 and (row["consumed_quantity"] or 0) > 0):
+            shape = f"{row['issuer']} {row['gpu_model']} × {row['gpu_count'].normalize():f}"
+            prices[shape, row["currency"]][row["consumed_unit"]] += effective
+        if billed and row["resource"]:
+            key = tuple(row[name] for name in ALIKE) + row["written"]
+            alike[key, row["billing_period"], row["document"]] += 1
+            across[key].add(row["document"])
+    for (kind, subject, currency), (names, one) in sums.items():
+        told = [(one[name], 4) if name == "listed" else one[name] for name in names.split()]
+        yield kind, subject, one["amount"] if one["known"] else None, currency, *told
+    for (shape, currency), by_unit in prices.items():
+        yield "unit-price-implausible", shape, None, currency, *by_unit.values()
+    found = defaultdict(list)
+    for (key, *_), count in alike.items():
+        found["duplicated-lines", *key[:2]] += [key[-2] * (count - 1)] * (count > 1)
+    for key, files in across.items():
+        found["overlapping-files", *key[:2]] += [key[-2] * (len(files) - 1)] * (len(files) > 1)
+    for (kind, issuer, currency), more in found.items():
+        if more:
+            told = [len(more)] + [sum(more)] * (kind == "overlapping-files")
+            yield kind, issuer, sum(more), currency, *told
+
+
+def of_invoices(week):
+    """Months that may still change, and invoices outside their tolerance."""
+    for row in invoices(week.pack):
+        issuer, month, of = row["issuer"], row["billing_period"], row["currency"]
+        if row["provisional"]:
+            yield "provisional-month", f"{issuer} {month}", row["billed"], of, row["lines"]
+        if row["within"] is False:
+            yield ("invoice-differs", f"{issuer} {row['invoice']}", row["difference"], of,
+                   row["issued"], row["lines"], row["billed"])
+
+
+# ==== part 16: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
 
 @section
@@ -2424,7 +2708,7 @@ class Booking:
         self.opening_tokens += value * unplaced
         return 0 if unplaced else value
 
-# ==== part 16: lists, control totals, earlier weeks, people (§11) =================================
+# ==== part 17: lists, control totals, earlier weeks, people (§11) =================================
 
 
 def by_currency(totals):
@@ -2443,11 +2727,6 @@ def control_totals(week):
     used = {row["document"] for row in (
         *week.charges, *week.tokens.usage, *week.pack.table("readings"))}
     used |= {sha for one, day, *_ in converted.used for sha in converted.documents(one, day)}
-    for row in documents:
-        if "sums" in row:  # not in statements of earlier versions
-            mine, name = week.by_document.get(row["sha256"], {}), f"document {row['sha256'][:12]}"
-            week.check(f"{name} currencies", sorted(row["sums"]), sorted(mine))
-            week.check.all_of(name, row["sums"], by_currency(mine))
     week.check("documents behind rows that the report does not name", 0,
                len(used - {row["sha256"] for row in documents}))
     week.check("charges whose place does not follow from the rules", 0,
@@ -2457,11 +2736,14 @@ def control_totals(week):
     names = ("issuer", "account", "invoice", "currency", "document")
     lines = {(r["month"], *(r[n] for n in names)) for r in week.pack.table("invoice_lines")}
     months = {written(at)[:7] for at in (week.span[0], week.span[1] - 1)}
-    odd = [r for r in week.charges if r["on_invoice"] and r.get("billing_period") in months
+    odd = [r for r in week.charges
+           if r["written"][0] is not None and r.get("billing_period") in months
            and (r["billing_period"], *(r.get(n) for n in names)) not in lines]
     week.check("charges that no line of an invoice sums", 0, len(odd))  # later months are not told
     count = sum(row.readings for row in hours)
     return {"control_totals": {
+        "documents": [{"sums": by_currency(week.by_document.get(row["sha256"], {}))}
+                      for row in documents if "sums" in row],  # not in earlier versions
         "charges": sum(total[2] for total in whole.values()),
         "by_currency": by_currency(whole),
         "billed": week.total[0] if whole else None, "effective": week.total[1] if whole else None,
@@ -2493,32 +2775,26 @@ def copied(week):
     known = [one for one in compared if one["saving"] is not None]
     actual = sum((Decimal(one["actual"]) for one in known), Decimal(0))
     cost = sum((w["cost"] for w in week.counting), Decimal(0))
-    week.check("baselines: those of the workloads", said["baselines"], compared)
-    for w in said["workloads"]:
-        engines = [row for row in said["memory"] if row["workload"] == w["slug"]]
-        week.check(f"memory of workload {w['slug']}", w["memory"], engines or None)
-    for side in ("from", "to") if said["bridge"] else ():
-        of = said["previous"]["week"] if side == "from" else said["period"]["week"]
-        week.check(f"bridge {side}", said["bridge"][side], of)
     names = ("number", "version", "order", "subject", "place")
     rules = [{name: row[name] for name in names} | {
         "target": row["target"] or None, "valid_from": written(row["valid_from"]),
         "valid_to": written(row["valid_to"]), "matchers": ",".join(
             f"{name}{op}{quoted(value)}" for name, op, value in row["matchers"])}
         for row in week.pack.table("rules")]
-    period = [written(at).replace("Z", "+00:00") for at in week.span]
-    for one in said["exceptions"]:
-        words = (one["kind"], one["subject"], one["currency"] or "", *period)
-        week.check(f"exception {one['kind']} {one['subject']}: id", one["id"],
-                   sha256("\x1f".join(words).encode())[:16])
     documents = {row["sha256"]: row for row in week.pack.table("documents_read")}
+    read = [documents.get(one["sha256"], {}) for one in said["control_totals"]["documents"]]
     for one in said["control_totals"]["documents"]:
-        told = {name: value for name, value in one.items() if name != "sums"}
-        week.check(f"document {one['sha256'][:12]}", told, documents.get(one["sha256"], {}))
         bytes_of(week, one, f"document {one['sha256'][:12]}")
     week.check("documents", len(documents), len(said["control_totals"]["documents"]))
     chosen = {"report_currency": week.exchange.target} if week.exchange.target else {}
-    return {"rules": rules, "parameters": chosen | PARAMETERS, "saving_scope": {
+    day = EPOCH + timedelta(milliseconds=week.span[0] + 3 * DAY)  # the zone's Thursday
+    year, number, _ = day.isocalendar()
+    return {"rules": rules, "parameters": chosen | PARAMETERS, "baselines": compared,
+            "control_totals": {"documents": read}, "period": {"week": f"{year}-W{number:02}"},
+            "workloads": [{"slug": w["slug"], "memory": [
+                row for row in said["memory"] if row["workload"] == w["slug"]] or None}
+                for w in said["workloads"]],
+            "saving_scope": {
         "workloads": sorted(one["workload"] for one in known), "of": len(week.counting),
         "share_of_cost": quotient(actual, cost) if known and cost > 0 else None}}
 
@@ -2614,7 +2890,7 @@ def chain_and_people(pack, seal, statement, own, check):
         waived = set(statement["provisional_months"]) - signed
         check("provisional months without a waiver", 0, len(waived))
 
-# ==== part 17: reading, comparing and printing ====================================================
+# ==== part 18: reading, comparing and printing ====================================================
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -2646,9 +2922,10 @@ KINDS = {column: kind for kind, columns in {
         first_ms peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
         rows_rejected log_gpus log_max_model_len total_bytes gauge_kv_bytes given_kv_bytes
-        seen_ms preempted""",
+        seen_ms preempted edge log_max_num_seqs log_max_num_batched_tokens log_tensor_parallel
+        alone_non_torch_bytes prefix_queries prefix_hits earlier_peak_running earlier_days""",
     Fraction: "capacity_ms gpu_ms",
-    Decimal: """billed effective report_billed report_effective gpu_count consumed_quantity amount
+    Decimal: """contracted contracted_unit_price list_unit_price billed effective report_billed report_effective gpu_count consumed_quantity amount
         cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds
         inter_token_seconds effective_cost used_byte_ms free_byte_ms reserved_byte_ms""",
 }.items() for column in columns.split()}
@@ -2696,7 +2973,7 @@ class Checks:
     """Each figure as the report says it against the same figure computed here."""
 
     def __init__(self):
-        self.lines, self.section = [], None
+        self.lines, self.section, self.places = [], None, set()
 
     def __call__(self, name, said, computed):
         if isinstance(computed, Decimal):
@@ -2706,23 +2983,52 @@ class Checks:
             same = type(said) is type(computed) and said == computed
         self.lines.append((name, said, computed, same, self.section))
 
-    def all_of(self, name, said, computed):
-        """Every value of an object, and of the objects inside it."""
+    def all_of(self, name, said, computed, place=()):
+        """Every value of an object, and of the objects inside it; keeps where in the statement."""
         for key, value in computed.items():
             given, label = (said or {}).get(key, "absent"), f"{name} {key}".strip()
-            if isinstance(value, dict):
-                self.all_of(label, given if isinstance(given, dict) else {}, value)
-            elif isinstance(value, list) and all(isinstance(one, dict) for one in value):
+            if isinstance(value, dict) and value:
+                self.all_of(label, given if isinstance(given, dict) else {}, value, (*place, key))
+            elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
                 given = given if isinstance(given, list) else []
                 self(f"{label}: rows", len(given), len(value))
-                for number, (one, other) in enumerate(zip(given, value), start=1):
-                    self.all_of(f"{label} {other.get('slug') or number}", one, other)
+                for at, (one, other) in enumerate(zip(given, value)):
+                    row = other.get("slug") or str(one.get("sha256", at + 1))[:12]
+                    self.all_of(f"{label} {row}", one, other, (*place, key, at))
             else:
                 self(label, given, value)
+                self.places.add((*place, key))
+
+    def left(self, said, place=()):
+        """The places of the values of a statement that were not compared, as texts."""
+        inner = said.items() if isinstance(said, dict) else enumerate(said)
+        for key, value in inner:
+            if (here := (*place, key)) in self.places:
+                continue
+            if isinstance(value, (dict, list)) and value:
+                yield from self.left(value, here)
+            else:
+                yield ".".join("*" if isinstance(name, int) else name for name in here)
 
     @property
     def wrong(self):
         return [line for line in self.lines if not line[3]]
+
+
+SENTENCES = (r"headline|training\.message|memory\.\*\.sentence|exceptions\.\*\.text"
+             r"|rightsizing\.\*\.(why|load|next_step|no_proposal|money|guidance\.\*\.says)")
+GIVEN = {
+    r"period\.(start|end|zone)|organisation|sample|schema|(method|software)_version":
+        "whose report it is, and of which week",
+    SENTENCES: "sentences: their numbers are computed, of exceptions those of the kinds in TOLD",
+    r"exceptions\.\*\.(kind|subject|currency)": "names; the exception's id, computed, is of them",
+    r"(.*\.)?reasons?(\..*)?|tieout\..*\.label|workloads\.\*\.baseline\.(notes\.\*|notes|cost_basis)":
+        "words: why a figure is not given, what a row is called, what a reader must know of it",
+    r"annotations\..*|annotations": "what people wrote on the week",
+    r"exceptions\.\*\.amount": "of deliveries that do not count: their charges are not in the pack",
+    r"rightsizing\.\*\.guidance(\.\*\.(knob|verdict|sources.*))?": "names and words of advice",
+}
+"""The values of a statement that are not computed here, and why; all others are."""
 
 
 def recompute(pack, statement):
@@ -2732,15 +3038,25 @@ def recompute(pack, statement):
         for one in SECTIONS:
             week.check.section = one
             week.check.all_of("", statement, one(week))
+        week.check.section = None
+        week.check("values that nothing here computes", [], sorted(
+            {one for one in week.check.left(statement) if not is_given(one)}))
         return week.check
 
 
+def is_given(place):
+    return any(re.fullmatch(pattern, place) for pattern in GIVEN)
+
+
 def contents(check):
-    """The sections, where each begins, what it is of, and how many values it computed."""
+    """The sections, where each begins, what it is of, and how many values it computed; then what
+    none computes."""
     counts = Counter(line[4] for line in check.lines)
     for one in SECTIONS:
         said = " ".join(one.__doc__.split())
         print(f"line {one.__code__.co_firstlineno:>4}  {one.__name__:21} {counts[one]:>5}  {said}")
+    for pattern, reason in GIVEN.items():
+        print(f"not computed: {pattern}  {reason}")
 
 
 def main(arguments):

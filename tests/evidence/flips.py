@@ -9,7 +9,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 from reports.evidence import verify
@@ -100,6 +100,53 @@ def figures_not_found(
         if not is_found(files, changed):
             missed.append(place)
     return missed
+
+
+STANDS_ALONE = re.compile(r"(?<![\w.,:/-])[0-9][0-9.,\u202f]*(?=[ );:.]|$)")
+TELLS = {
+    "headline": verify.organisation,
+    "training": verify.training,
+    "memory": verify.memory,
+    "exceptions": verify.exceptions,
+    "rightsizing": verify.rightsizing,
+}
+
+
+def numbers_not_found(
+    files: Mapping[str, bytes], statement: dict[str, Any]
+) -> tuple[int, list[tuple[Place, str]]]:
+    """How many numbers in sentences were changed one at a time, and the sentences whose change the
+    section that tells them did not find. Numbers inside names are left as they are."""
+    with localcontext(verify.EXACT):
+        changed = copy.deepcopy(statement)
+        week = verify.Week(verify.Pack(dict(files)), changed)
+        for one in verify.SECTIONS:  # a later one takes what an earlier one computed
+            one(week)
+        count, missed = 0, []
+        for place, text in list(leaves(changed)):
+            if not (text and re.fullmatch(verify.SENTENCES, kind(place)) and _told(changed, place)):
+                continue
+            holder: Any = changed
+            for key in place[:-1]:
+                holder = holder[key]
+            for match in STANDS_ALONE.finditer(text):
+                week.check, count = verify.Checks(), count + 1
+                holder[place[-1]] = f"{text[: match.start()]}987654{text[match.end() :]}"
+                TELLS[place[0]](week)
+                if not week.check.wrong:
+                    missed.append((place, holder[place[-1]]))
+            holder[place[-1]] = text
+    return count, missed
+
+
+def _told(statement: Mapping[str, Any], place: Place) -> bool:
+    """Not of an exception whose rows the pack does not hold, nor of advice that none can be given."""
+    if place[0] == "exceptions":
+        return statement["exceptions"][place[1]]["kind"] in verify.TOLD
+    holder: Any = statement
+    for key in place[:-1]:
+        holder = holder[key]
+    return not str(holder[place[-1]]).startswith("Not enough evidence")
 
 
 def columns_not_found(

@@ -162,4 +162,5 @@ def test_each_document_stands_with_its_sums_as_it_writes_them(three: Sealed) -> 
     (currency, sums) = next(iter(document["sums"].items()))
     sums["billed"] = str(Decimal(sums["billed"]) + 1)
     wrong = verify.recompute(verify.Pack(files), three.stand.statement).wrong
-    assert [line[0] for line in wrong] == [f"document {document['sha256'][:12]} {currency} billed"]
+    name = f"control_totals documents {document['sha256'][:12]} sums {currency} billed"
+    assert [line[0] for line in wrong] == [name]

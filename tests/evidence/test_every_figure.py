@@ -24,11 +24,13 @@ from reports.evidence.sealed import gather
 from reports.queries.standing import report_of, statement_of
 from tests.evidence.conftest import Sealed, unpacked
 from tests.evidence.flips import (
+    NUMBER,
     columns_not_found,
     figures_not_found,
     is_found,
     kind,
     leaves,
+    numbers_not_found,
     with_other,
 )
 from tests.ledger import test_nodes
@@ -37,27 +39,6 @@ from tests.reports.test_closing import WEEK, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
-
-WORDS = re.compile(
-    r"headline|training\.(message|reason)|.*\breasons?\b.*|.*\.(text|label|notes\.\*|sentence)"
-    r"|(workloads\.\*\.baseline|baselines\.\*)\.cost_basis|annotations\..*"
-    r"|rightsizing\.\*\.(why|load|next_step|no_proposal|money.*|guidance.*)"
-    r"|weights\.kind"
-    r"|organisation|sample|schema|(method|software)_version|period\.zone"
-)
-"""Places of a statement that hold no figure of the rows: words, and names of the report itself;
-and the sentences of right-sizing (docs/evidence.md lists them)."""
-COMPUTED_AMOUNTS = {
-    "unassigned-charges",
-    "shared-not-yet-split",
-    "currencies-mixed",
-    "exchange-rate-missing",
-    "gpu-charges-without-node",
-}
-"""Kinds of exceptions whose amount is computed again; of all others only the text tells it."""
-UNUSED = {
-    "weights.cached_prompt": "without cached tokens it weighs nothing",
-}
 
 EVIDENCE_ALONE: Mapping[str, set[str]] = {
     "charges": {
@@ -84,21 +65,33 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
 
 
 def told(statement: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """The places of all figures."""
+    """The places of all values that verify.py does not name as given, with its reason."""
     every = [place for place, _ in leaves(statement)]
     return [
         place
         for place in every
-        if not WORDS.fullmatch(kind(place))
-        and kind(place) not in UNUSED
-        and not _is_amount_alone(statement, place)
+        if not verify.is_given(kind(place)) or (place[-1] == "amount" and _counts(statement, place))
     ]
 
 
-def _is_amount_alone(statement: Mapping[str, Any], place: tuple[Any, ...]) -> bool:
-    if kind(place) != "exceptions.*.amount":
-        return False
-    return statement["exceptions"][place[1]]["kind"] not in COMPUTED_AMOUNTS
+def _counts(statement: Mapping[str, Any], place: tuple[Any, ...]) -> bool:
+    return statement["exceptions"][place[1]]["kind"] not in verify.NOT_IN_THE_PACK
+
+
+def census(statement: Mapping[str, Any]) -> None:
+    """What is named as given holds no figure by itself: words, names and instants alone."""
+    given = {
+        kind(place): value for place, value in leaves(statement) if place not in told(statement)
+    }
+    figures = [name for name, value in given.items()
+               if isinstance(value, int) or (isinstance(value, str) and NUMBER.fullmatch(value))]  # fmt: skip
+    assert [name for name in figures if name not in ("sample", "method_version")] == []
+
+
+def test_every_number_of_a_sentence_is_computed_again(sealed: Sealed) -> None:
+    files, statement = unpacked(sealed.pack()), sealed.stand.statement
+    changed, missed = numbers_not_found(files, statement)
+    assert changed > 5 and missed == []
 
 
 def test_every_figure_of_a_statement_is_computed_again(sealed: Sealed) -> None:
@@ -106,6 +99,7 @@ def test_every_figure_of_a_statement_is_computed_again(sealed: Sealed) -> None:
     places = told(statement)
     assert len(places) > 500 and not is_found(files, statement)
     assert "exceptions.*.amount" in map(kind, places)
+    census(statement)
     missed = {kind(place) for place in figures_not_found(files, statement, places)}
     assert missed == set()
 
@@ -190,7 +184,7 @@ def test_the_docs_name_what_is_evidence_alone_and_nothing_else() -> None:
     assert rows == EVIDENCE_ALONE
     left = text.partition("Not computed again")[2].partition("\n\nA table")[0]
     (amounts,) = [one for one in left.split("\n- ") if one.startswith("the amounts of exceptions")]
-    assert set(re.findall(r"`([^`]+)`", amounts)) == COMPUTED_AMOUNTS
+    assert set(re.findall(r"`([^`]+)`", amounts)) == verify.NOT_IN_THE_PACK
 
 
 def test_the_statement_is_json_of_plain_values(sealed: Sealed) -> None:

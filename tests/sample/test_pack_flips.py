@@ -21,8 +21,15 @@ from finops.sample import demo
 from reports.evidence.sealed import gather, sealed_files
 from reports.models import Report
 from reports.queries.standing import report_of, standing, statement_of
-from tests.evidence.flips import columns_not_found, figures_not_found, is_found, kind, leaves
-from tests.evidence.test_every_figure import EVIDENCE_ALONE, told
+from tests.evidence.flips import (
+    columns_not_found,
+    figures_not_found,
+    is_found,
+    kind,
+    leaves,
+    numbers_not_found,
+)
+from tests.evidence.test_every_figure import EVIDENCE_ALONE, census, told
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
@@ -91,6 +98,16 @@ def test_drawn_kinds_of_figures_are_computed_again(
     names = drawn.sample(sorted(kinds), KINDS)
     places = [drawn.choice(kinds[name]) for name in names]
     assert figures_not_found(files, statement, places) == []
+
+
+def test_every_number_of_every_sentence_is_computed_again(
+    pack: tuple[dict[str, bytes], dict[str, Any]],
+) -> None:
+    """And no value stands in the statement that is neither computed nor words."""
+    files, statement = pack
+    changed, missed = numbers_not_found(files, statement)
+    assert changed > 250 and missed == []
+    census(statement)
 
 
 def test_right_sizing_and_what_cards_show_are_computed_again(

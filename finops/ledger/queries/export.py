@@ -6,6 +6,8 @@ second time. `as_of` is the instant the statement was made of; rows posted later
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime
@@ -83,30 +85,42 @@ def _charges(reading: Reading) -> Table:
     )
     columns = ("document", "line", "start", "end", "billed", "effective", "gpu_count",
                "consumed_quantity", "consumed_unit", "pricing_quantity", "pricing_unit",
-               "place", "target", "idle_share", KEPT_SUM, *COLUMNS, *tags)  # fmt: skip
+               "place", "target", "idle_share", KEPT_SUM, *PRICES, *COLUMNS, *tags)  # fmt: skip
     converted = bool(reading.whole.conversions.tallies)
     columns += CONVERTED if converted else ()
+    touching = in_period(reading.period, as_of=reading.as_of)
     whole = {
-        pk: (billed, effective)
-        for pk, billed, effective in in_period(reading.period, as_of=reading.as_of).values_list(
-            "pk", "billed_cost", "effective_cost"
-        )
+        pk: ((billed, effective), (*prices, _digest(tags)))
+        for pk, billed, effective, *prices, tags in touching.values_list(
+            "pk", "billed_cost", "effective_cost", *WRITTEN, "tags"
+        ).iterator(chunk_size=2000)
     }
     rows = []
     for one in charge_parts(reading.period, as_of=reading.as_of):
-        place = reading.charge_places(one.columns, one.start)
+        place, (amounts, prices) = (
+            reading.charge_places(one.columns, one.start),
+            whole[one.charge_id],
+        )
         rows.append((
-            one.document, one.line, one.start, one.end, *whole[one.charge_id], one.gpu_count,
+            one.document, one.line, one.start, one.end, *amounts, one.gpu_count,
             one.consumed_quantity, one.consumed_unit, one.pricing_quantity, one.pricing_unit,
-            place.kind, place.target, _idle(reading, one), one.columns.get(KEPT_SUM),
+            place.kind, place.target, _idle(reading, one), one.columns.get(KEPT_SUM), *prices,
             *(one.columns[name] for name in COLUMNS),
             *(one.columns.get(name, "") for name in tags),
-            *(_converted(reading, one, *whole[one.charge_id]) if converted else ()),
+            *(_converted(reading, one, *amounts) if converted else ()),
         ))  # fmt: skip
     return table("charges", columns, rows)
 
 
 CONVERTED = ("report_billed", "report_effective", "rate_day")
+WRITTEN = ("contracted_cost", "contracted_unit_price", "list_unit_price")
+PRICES = ("contracted", "contracted_unit_price", "list_unit_price", "tags_digest")
+
+
+def _digest(tags: dict[str, str] | None) -> str | None:
+    """A line's tags as 16 digits: enough to tell lines that are alike from others."""
+    text = json.dumps(tags, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if tags else None
 
 
 def _converted(reading: Reading, one: Any, *amounts: Decimal | None) -> tuple[Any, ...]:

@@ -16,16 +16,19 @@ from finops.core.period import Period
 from finops.ledger.models import CacheHour, DeviceHour, Series, TokenHour
 
 from .export_table import Table, table
-from .guidance import Kind, kind_of
+from .guidance import Kind, Told, kind_of, told
 from .ladder import hours_by_kind
 from .memory_fleet import EngineMemory, device_rows, fleet, place_of
 from .presence import first_readings
 from .rightsizing import is_sized_by_hand
 
 SETTINGS = ("series", "kind", "workers", "log_gpus", "log", "log_setting", "log_max_model_len",
-            "gauge_kv_bytes", "given_kv_bytes", "sized_by_hand")  # fmt: skip
+            "gauge_kv_bytes", "given_kv_bytes", "sized_by_hand", "log_max_num_seqs",
+            "log_max_num_batched_tokens", "log_tensor_parallel", "alone_non_torch_bytes",
+            "prefix_queries", "prefix_hits", "earlier_peak_running", "earlier_days")  # fmt: skip
 WORKER = ("total_bytes", "weights_bytes", "kv_bytes", "graphs_bytes", "non_torch_bytes",
-          "activation_peak_bytes")  # fmt: skip
+          "activation_peak_bytes", "weights_and_non_torch_bytes", "budget_bytes",
+          "free_at_start_bytes")  # fmt: skip
 DEVICE = ("target", "device", "hour", "observed_ms", "used_byte_ms", "free_byte_ms",
           "reserved_byte_ms", "total_bytes", "tenants", "holders")  # fmt: skip
 LADDER = ("kind", "hour", "setting", "blocks", "seen_ms", "levels_ms", "peak_blocks",
@@ -77,10 +80,18 @@ def _engine_name(series: Series) -> str:
 
 
 def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
-    """The four tables of a period as it stood at an instant."""
-    known = fleet(period, as_of)
+    """The five tables of a period as it stood at an instant."""
+    known, about = fleet(period, as_of), told(period, as_of)
     every = [*known.engines, *known.doubles]
-    yield table("engine_settings", SETTINGS, map(_settings, every))
+    yield table(
+        "engine_settings", SETTINGS, ((*_settings(one), *_load(one, about)) for one in every)
+    )
+    yield table("lengths", ("target", "engine", "measure", "edge", "count"), (
+        (*engine, measure, "" if edge is None else edge, count)
+        for engine, measures in sorted(about.lengths.items())
+        for measure, lengths in sorted(measures.items())
+        for edge, count in lengths.buckets
+    ))  # fmt: skip
     yield from _devices(list(device_rows(period, as_of)))
     climbed = hours_by_kind(period, [engine.series for engine in every], as_of)
     yield table("ladder_hours", LADDER, (
@@ -120,6 +131,21 @@ def _settings(engine: EngineMemory) -> tuple[Any, ...]:
         engine.start.document_id if engine.start else None, log.get("utilization"),
         log.get("max_model_len"), configuration.get("kv_bytes"),
         given, is_sized_by_hand(configuration),
+    )  # fmt: skip
+
+
+def _load(engine: EngineMemory, about: Told) -> tuple[Any, ...]:
+    """What the advice on an engine's other settings rests on, beside lengths."""
+    key, log = (engine.series.target_id, engine.series.engine), engine.start
+    found, start = about.lookups.get(key, {}), log.figures if log else {}
+    earlier = about.earlier.get(kind_of(engine.series))
+    return (
+        start.get("max_num_seqs"), start.get("max_num_batched_tokens"),
+        (start.get("tensor_parallel") or 1) if log else None,
+        about.alone.get(log.engine_version) if log else None,
+        found.get("prefix_queries"), found.get("prefix_hits"),
+        earlier[0] if earlier else None,
+        max(1, (about.period.start - earlier[1]).days) if earlier else 0,
     )  # fmt: skip
 
 

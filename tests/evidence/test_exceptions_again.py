@@ -1,0 +1,132 @@
+"""Exceptions of money are computed again from the charges of the pack: which there are, their
+amounts, and the numbers of their sentences (method §11)."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import random
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.evidence.sealed import gather
+from reports.queries.standing import report_of, statement_of
+from tests.evidence.flips import columns_not_found, figures_not_found, is_found
+from tests.ledger import small_company
+from tests.ledger.doors import ingested
+from tests.reports.test_closing import WEEK, command
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+# What the invoice below says, by hand: kind, amount, and what its sentence must hold.
+EXPECTED = {
+    "contracted-zero": ("7.40", "of 1 lines is 0, though 7.40 USD"),
+    "duplicated-lines": ("3.30", "1 groups of lines"),
+    "effective-differs-from-billed": ("-1.25", "on 1 lines", "2.75 against 4.00 USD"),
+    "far-from-list-price": ("90", "1 lines cost 90 USD", "it would be 20.0000"),
+    "invoice-differs": ("825.95", "issued 1000 USD", "its 36 lines sum to 174.05"),
+    "price-times-quantity": ("1.10", "of 1 lines, by 1.10 USD"),
+    "purchase-with-effective-cost": ("6", "not 6 USD"),
+    "unassigned-charges": ("131.25", "10 charges"),
+    "unrecognised-gpu": ("8.80", "1 lines look like GPU time"),
+}
+
+
+def odd_invoice() -> list[dict[str, str]]:
+    """The small company's invoice with one line, or two, of each kind that is odd."""
+    rows = small_company.charges()
+    support = next(row for row in rows if row["ServiceName"] == "Support")
+
+    def line(name: str, billed: str, effective: str, **cells: str) -> dict[str, str]:
+        prices = {"ContractedCost": billed, "ListCost": billed}
+        return support | prices | {"ResourceId": name, "BilledCost": billed,
+                                   "EffectiveCost": effective, **cells}  # fmt: skip
+
+    quantity = {"PricingQuantity": "10", "PricingUnit": "GB"}
+    used = next(row for row in rows if row.get("CommitmentDiscountStatus") == "Used")
+    plan = {name: cell for name, cell in used.items() if name.startswith("CommitmentDiscount")}
+    bought = plan | {"CommitmentDiscountStatus": "", "ChargeCategory": "Purchase"}
+    return [
+        *rows,
+        line("zero", "7.40", "7.40", ContractedCost="0"),
+        line("twice", "3.30", "3.30", Tags='{"team": "x"}'),
+        line("twice", "3.30", "3.30", Tags='{"team": "x"}'),
+        line("whole", "4.00", "2.75"),
+        line("far", "90", "90", ListUnitPrice="2", **quantity),
+        line("off", "9", "9", ContractedCost="8.90", ContractedUnitPrice="1.00", **quantity),
+        line("gpu", "8.80", "8.80", ChargeDescription="GPU Quux-9000 hours", SkuMeter="GPU"),
+        line("plan", "6", "6", **bought),
+    ]
+
+
+@pytest.fixture
+def odd_week(tmp_path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    small_company.found(tmp_path)
+    path = tmp_path / "odd.csv"
+    path.write_text(small_company.csv_text(odd_invoice()))
+    assert ingested(path)[0]["status"] == "posted"
+    command("invoice-amount", "Cloud Ltd", "INV-9", "2026-11", "1000", "USD", "--by", "Ada")
+    command("close", WEEK, "--by", "Ada")
+    report = report_of(WEEK)
+    assert report is not None
+    statement = statement_of(report)
+    evidence = gather(report, statement)
+    assert evidence is not None and evidence.unequal == ()
+    return dict(evidence.files), statement
+
+
+def test_odd_charges_are_computed_again(odd_week: tuple[dict[str, bytes], dict[str, Any]]) -> None:
+    files, statement = odd_week
+    said = {one["kind"]: (number, one) for number, one in enumerate(statement["exceptions"])}
+    assert set(EXPECTED) <= set(said)
+    for kind, (amount, *words) in EXPECTED.items():
+        number, one = said[kind]
+        assert Decimal(one["amount"]) == Decimal(amount)
+        assert all(word in one["text"] for word in words), one["text"]
+        assert figures_not_found(files, statement, [("exceptions", number, "amount")]) == []
+        changed = copy.deepcopy(statement)
+        changed["exceptions"][number]["text"] = re.sub("[0-9]+", "77", one["text"])
+        assert is_found(files, changed), kind
+        changed = copy.deepcopy(statement)
+        del changed["exceptions"][number]
+        assert is_found(files, changed), kind
+
+
+def test_the_prices_that_tell_odd_charges_are_looked_at(
+    odd_week: tuple[dict[str, bytes], dict[str, Any]],
+) -> None:
+    files, statement = odd_week
+    columns = {"contracted", "contracted_unit_price", "list_unit_price", "tags_digest"}
+    head = next(csv.reader(io.StringIO(files["ledgers/charges.csv"].decode(), newline="")))
+    assert columns <= set(head)
+    assert columns_not_found(
+        files, statement, tables=["charges"], untold={"charges": set(head) - columns},
+        drawn=random.Random(20261129), rows=99,
+    ) == []  # fmt: skip
+
+
+def test_a_value_that_nothing_computes_is_found(
+    odd_week: tuple[dict[str, bytes], dict[str, Any]],
+) -> None:
+    """A statement holds nothing beside what is computed and what `verify.GIVEN` names."""
+    files, statement = odd_week
+    assert not is_found(files, statement)
+    for place, value in (
+        (("figures",), 5),
+        (("workloads", 0), "7.5"),
+        (("tieout", "period"), None),
+    ):
+        changed = copy.deepcopy(statement)
+        holder = changed
+        for key in place:
+            holder = holder[key]
+        holder["profit"] = value
+        assert is_found(files, changed), place
+    changed = copy.deepcopy(statement)
+    changed["trend"].insert(0, changed["trend"][0] | {"week": "2026-W40"})
+    assert is_found(files, changed)
