@@ -25,18 +25,19 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part  9  GPUs and the engines on them     §2.7 §8.1 §8.5     devices, device_hours
     part 10  memory tables, hours of memory   §8.1 §8.5 §8.8     engine_settings
     part 11  right-sizing                     §9                 cache_hours, ladder_hours
-    part 12  service levels                   §5                 objectives, latency_*
-    part 13  changes, training                §10 §5             change_hours, training_*
-    part 14  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
-    part 15  exceptions                       §11                charges, invoice_lines
-    part 16  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
-    part 17  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
-    part 18  reading, comparing, printing     -                  any
+    part 12  what is said of right-sizing     §9                 engine_settings, lengths
+    part 13  service levels                   §5                 objectives, latency_*
+    part 14  changes, training                §10 §5             change_hours, training_*
+    part 15  tie-outs, places, teams          §3.8 §4            invoice_lines, invoice_amounts
+    part 16  exceptions                       §11                charges, invoice_lines
+    part 17  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
+    part 18  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
+    part 19  reading, comparing, printing     -                  any
 
 The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
 give the sums in the statement's own shape. Such a function is a *section*; what it gives is
 compared with statement.json value by value, by name. At the end a value of the statement that
-was not compared, and that GIVEN (part 18) does not name with its reason, is a difference too. Of
+was not compared, and that GIVEN (part 19) does not name with its reason, is a difference too. Of
 sentences the numbers are computed, and not the words. Instants are milliseconds since 1970, a
 fraction where a charge is timed more finely; an empty cell is None, which is not zero.
 """
@@ -233,7 +234,7 @@ def sha256(content):
 
 
 def digests(pack, check):
-    """§11: SHA256SUMS, the seal's digest, its statement, and what part 15 says of its people."""
+    """§11: SHA256SUMS, the seal's digest, its statement, and what part 18 says of its people."""
     listed = pack.files.get("SHA256SUMS", b"").decode().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
     check("files of the pack", sorted(sums), sorted(set(pack.files) - {"SHA256SUMS"}))
@@ -1219,7 +1220,7 @@ class Engines:
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
                 self.told[number]["each"] = week.workloads[place[1]]["kv_bytes_per_token"]
                 self.told[number]["slug"] = place[1]
-        self.cards = Cards(week.pack, of_series, self.told)
+        self.cards = MemoryTables(week.pack, of_series, self.told)
         for row in week.pack.table("preemptions"):
             if week.span[0] <= row["hour"] < week.span[1]:
                 key = row["target"], row["engine"]
@@ -1496,6 +1497,47 @@ class Cards:
         read = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
         return self.told[number]["slug"] is None, -read, labels["source"], labels.get("job", "")
 
+# ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
+
+PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
+MEMORY = ("total", *PARTS, "used", "kv_reserved", "activation_peak")
+OWN_NAMES = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)  # any machine's
+ENGINE_NAMES = ("vllm", "sglang", "text-generation", "trtllm", "tensorrt", "tritonserver",
+                "lmdeploy", "llama-")
+MAYBE_NAMES = ("python", "ray::", "ray ")
+
+
+def is_like(name, starts):
+    program = name.strip().lower()
+    return program.startswith(starts) or program.rsplit("/", 1)[-1].startswith(starts)
+
+
+def host_of(address):
+    name, _, port = address.rpartition(":")
+    return name if port.isdigit() else address
+
+
+def lasted(spans):
+    return sum(end - start for start, end in united(spans))
+
+
+def mean(sums):
+    """Of sums over a time, each with its time; None where nothing was measured."""
+    known = [one for one in sums if one[0] is not None and one[1] > 0]
+    return quotient(*map(sum, zip(*known))) if known else None
+
+
+def at_their_time(pieces, whole):
+    """Pieces together, each for its share of the time; a part that one does not tell is None."""
+    pieces = [(parts, held) for parts, held in pieces if held > 0 or not whole]
+    return {name: total_of(
+        None if parts.get(name) is None else parts[name] if held == whole or not whole
+        else quotient(parts[name] * held, whole) for parts, held in pieces) for name in MEMORY}
+
+
+class MemoryTables(Cards):
+    """What the engines on GPUs take of their memory, and what others do."""
+
     def table(self, numbers, names, whole):
         """§8.5: engines with the GPUs they are on, each for the share of the time it was there,
         a GPU once; with `whole` GPUs count for all the time they were measured."""
@@ -1575,44 +1617,6 @@ class Cards:
             if own is not None:
                 return sum(one[1] for name, one in holders["processes"].items() if name not in own)
         return row["used_byte_ms"] if row["tenants"] and not mine else None
-
-
-PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
-MEMORY = ("total", *PARTS, "used", "kv_reserved", "activation_peak")
-OWN_NAMES = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)  # any machine's
-ENGINE_NAMES = ("vllm", "sglang", "text-generation", "trtllm", "tensorrt", "tritonserver",
-                "lmdeploy", "llama-")
-MAYBE_NAMES = ("python", "ray::", "ray ")
-
-
-def is_like(name, starts):
-    program = name.strip().lower()
-    return program.startswith(starts) or program.rsplit("/", 1)[-1].startswith(starts)
-
-
-def host_of(address):
-    name, _, port = address.rpartition(":")
-    return name if port.isdigit() else address
-
-# ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
-
-
-def lasted(spans):
-    return sum(end - start for start, end in united(spans))
-
-
-def mean(sums):
-    """Of sums over a time, each with its time; None where nothing was measured."""
-    known = [one for one in sums if one[0] is not None and one[1] > 0]
-    return quotient(*map(sum, zip(*known))) if known else None
-
-
-def at_their_time(pieces, whole):
-    """Pieces together, each for its share of the time; a part that one does not tell is None."""
-    pieces = [(parts, held) for parts, held in pieces if held > 0 or not whole]
-    return {name: total_of(
-        None if parts.get(name) is None else parts[name] if held == whole or not whole
-        else quotient(parts[name] * held, whole) for parts, held in pieces) for name in MEMORY}
 
 
 @section
@@ -1725,13 +1729,13 @@ def rightsizing(week):
         cost = quotient(sum(week.whole.effective(slug, week.currency)) * told["gpus"], gpus[slug])
         engine.lengths = {what: lengths.get((rows[-1]["target"], rows[-1]["engine"], what), [])
                           for what in ("prompts", "answers", "steps")}
-        for text, known in engine.sentences(value, cost).items():
+        for text, known in sentences(engine, value, cost).items():
             sentence(week, f"right-sizing of {name}, {text}", said[text], known, week.currency)
-        advice = engine.guidance(value)
+        knobs = advice(engine, value)
         for one in said["guidance"] or ():
             if not one["says"].startswith("Not enough evidence"):  # such tell what to hand over
                 sentence(week, f"guidance on {one['knob']} of {name}", one["says"],
-                         advice[one["knob"]])
+                         knobs[one["knob"]])
     return {"rightsizing": found}
 
 
@@ -1766,7 +1770,7 @@ class Sizing:
                  for name in ("peak_running", "peak_waiting", "peak_blocks")}
         peak = value.pop("peak_blocks")
         share = Fraction(peak, blocks - 1) if peak is not None and blocks and blocks > 1 else None
-        said = verdict(seen, long, p99, pushed, value["peak_waiting"])
+        said, self.seen = verdict(seen, long, p99, pushed, value["peak_waiting"]), min(1, seen)
         full = [row for row in self.rows if None not in (row["peak_blocks"], row["peak_ms"])]
         busiest = max(full, key=itemgetter("peak_blocks"), default={"peak_ms": None})
         return value | {
@@ -1838,91 +1842,6 @@ class Sizing:
                           "more than predicted" if apart > 0 else "less than predicted")
         return {"at": new["from"], "from": old, "to": new, "predicted": guess, "result": result}
 
-    def sentences(self, value, cost):
-        """What each sentence on it may say: the verdict's, the next step's, and that on money,
-        with its cards, and what a lower setting frees of them."""
-        p99, proposal = value["p99"] and Decimal(value["p99"]) * 100, value["proposal"]
-        seen, long = Decimal(value["coverage"]) * 100, self.long
-        why = [99, (p99, 1), (seen, 1), (Fraction(long, DAY), 1), 7, 95, value["preemptions"],
-               value["peak_waiting"]]
-        to, money = proposal and proposal["utilization"], []
-        step = to and Fraction(self.setting) + (-STEP if to < self.setting else STEP)
-        if proposal and proposal["change_bytes"] < 0:
-            freed, total = -proposal["change_bytes"], self.told["total_bytes"]
-            money = [(Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
-                     (Fraction(cost) * freed / total, 2), self.told["gpus"],
-                     self.told["engines_on_card"]]
-        hours = [{row["hour"] // HOUR % 168 for row in self.rows if row["observed_ms"] + row["stale_ms"]},
-                 {row["hour"] // HOUR % 168 for row in self.rows if row["peak_running"]}]
-        load = [*map(len, hours), 168, 95, value["peak_running"], self.told["earlier_peak_running"],
-                self.told["earlier_days"], *bucket_of(self.lengths["prompts"], 95)]
-        return {"why": why, "next_step": [to, (step, 2), 7, 8], "no_proposal": [8], "money": money,
-                "load": load}
-
-    def guidance(self, value):
-        """What the advice on each other setting may say: of logs, peaks, lengths and look-ups."""
-        told, worker, blocks = self.told, self.told["workers"][0], self.blocks
-        most, tokens, longest = (told[f"log_{name}"] for name in (
-            "max_num_seqs", "max_num_batched_tokens", "max_model_len"))
-        peak, total, free, budget = (worker.get(f"{name}_bytes") for name in (
-            "activation_peak", "total", "free_at_start", "budget"))
-        running, busiest = value["peak_running"], highest(self.rows, "peak_blocks")
-        fit = (blocks - 1) * running // busiest if running and busiest and blocks else None
-        other = worker.get("non_torch_bytes")
-        if other is None and None not in (worker.get("weights_and_non_torch_bytes"),
-                                          worker.get("weights_bytes")):
-            other = worker["weights_and_non_torch_bytes"] - worker["weights_bytes"]
-        alone, p99 = told["alone_non_torch_bytes"], value["p99"] and Decimal(value["p99"]) * 100
-        step, steps = bucket_of(self.lengths["steps"], 100), bucket_of(self.lengths["steps"], 99)
-        cut = int(peak * (1 - Fraction(step[2], tokens))) if peak and tokens and step[2:] else None
-        prompts, answers = (bucket_of(self.lengths[what], 100) for what in ("prompts", "answers"))
-        hits, queries = told["prefix_hits"], told["prefix_queries"]
-        return {
-            "--max-num-seqs": [most, running, fit, value["preemptions"], value["peak_waiting"],
-                               running and -(-running * 6 // 40) * 8, *size(peak)],
-            "--max-num-batched-tokens": [99, tokens, *step, *steps, *size(peak), *size(cut),
-                                         *over(self.lengths["steps"], (tokens or 0) // 2)],
-            "tensor-parallel buffers": [told["log_tensor_parallel"], *size(other), *size(alone),
-                                        *size(other and alone and max(0, other - alone))],
-            "memory taken before sizing": [
-                *size(total), *size(total and free and total - free), total and free and Decimal(
-                    free * 100 // total) / 100, *size(free and budget and abs(free - budget))],
-            "--kv-cache-dtype": [8, 16, 99, (p99, 1), p99 and (rounded(p99 / 200, 4) * 100, 1),
-                                 2 * (self.last["pool_tokens"] or 0)],
-            "--enable-prefix-caching": [hits, queries, (Fraction(hits * 100, queries), 1)
-                                        if hits is not None and queries else None],
-            "--max-model-len": [99, self.longest, longest, *prompts, *answers, sum(
-                (one[2:] or [0])[0] for one in (prompts, answers)),
-                *bucket_of(self.lengths["prompts"], 99)]}
-
-
-def bucket_of(buckets, per_cent):
-    """Of lengths by bucket: how many there are, and the edges, one above the lower, of the bucket
-    that holds so many per cent of them."""
-    count, reached, low = sum(number for _, number in buckets), 0, 0
-    for edge, number in buckets:
-        reached += number
-        if number and reached * 100 >= count * per_cent:
-            return [count, low, edge, low + 1] if edge is not None else [count, low]
-        low = edge
-    return [count]
-
-
-def over(buckets, limit):
-    """How many are longer than a limit, at least and at most."""
-    lows = [0] + [edge for edge, _ in buckets]
-    return [sum(n for low, (_, n) in zip(lows, buckets) if low >= limit),
-            sum(n for edge, n in buckets if edge is None or edge > limit)]
-
-
-def size(bytes_):
-    """Bytes as a sentence tells them: in GiB, or MiB where that would say little."""
-    if bytes_ is None:
-        return []
-    small = 0 < abs(bytes_) < 2**30 // 10
-    return [(Fraction(bytes_, 2**20), 1) if small else (Fraction(bytes_, 2**30), 2)]
-
-
 def rung(hours):
     """A stretch of hours with one setting and one pool, and its exact p99."""
     start, end, p99 = hours[0]["hour"], hours[-1]["hour"] + HOUR, None
@@ -1967,8 +1886,94 @@ def places(value):
     """A share as text with four decimals, half to even."""
     return None if value is None else format(rounded(value, 4), "f")
 
+# ==== part 12: what is said of right-sizing (§9) ==================================================
 
-# ==== part 12: service levels (§5) ================================================================
+
+def sentences(engine, value, cost):
+    """What each sentence on it may say: the verdict's, the next step's, and that on money,
+    with its cards, and what a lower setting frees of them."""
+    p99, proposal = value["p99"] and Decimal(value["p99"]) * 100, value["proposal"]
+    why = [99, (p99, 1), (engine.seen * 100, 1), (Fraction(engine.long, DAY), 1), 7, 95,
+           value["preemptions"], value["peak_waiting"]]
+    to, money = proposal and proposal["utilization"], []
+    step = to and Fraction(engine.setting) + (-STEP if to < engine.setting else STEP)
+    if proposal and proposal["change_bytes"] < 0:
+        freed, total = -proposal["change_bytes"], engine.told["total_bytes"]
+        money = [(Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
+                 (Fraction(cost) * freed / total, 2), engine.told["gpus"],
+                 engine.told["engines_on_card"]]
+    hours = [{row["hour"] // HOUR % 168 for row in engine.rows if row["observed_ms"] + row["stale_ms"]},
+             {row["hour"] // HOUR % 168 for row in engine.rows if row["peak_running"]}]
+    load = [*map(len, hours), 168, 95, value["peak_running"], engine.told["earlier_peak_running"],
+            engine.told["earlier_days"], *bucket_of(engine.lengths["prompts"], 95)]
+    return {"why": why, "next_step": [to, (step, 2), 7, 8], "no_proposal": [8], "money": money,
+            "load": load}
+
+
+def advice(engine, value):
+    """What the advice on each other setting may say: of logs, peaks, lengths and look-ups."""
+    told, worker, blocks = engine.told, engine.told["workers"][0], engine.blocks
+    most, tokens, longest = (told[f"log_{name}"] for name in (
+        "max_num_seqs", "max_num_batched_tokens", "max_model_len"))
+    peak, total, free, budget = (worker.get(f"{name}_bytes") for name in (
+        "activation_peak", "total", "free_at_start", "budget"))
+    running, busiest = value["peak_running"], highest(engine.rows, "peak_blocks")
+    fit = (blocks - 1) * running // busiest if running and busiest and blocks else None
+    other = worker.get("non_torch_bytes")
+    if other is None and None not in (worker.get("weights_and_non_torch_bytes"),
+                                      worker.get("weights_bytes")):
+        other = worker["weights_and_non_torch_bytes"] - worker["weights_bytes"]
+    alone, p99 = told["alone_non_torch_bytes"], value["p99"] and Decimal(value["p99"]) * 100
+    step, steps = bucket_of(engine.lengths["steps"], 100), bucket_of(engine.lengths["steps"], 99)
+    cut = int(peak * (1 - Fraction(step[2], tokens))) if peak and tokens and step[2:] else None
+    prompts, answers = (bucket_of(engine.lengths[what], 100) for what in ("prompts", "answers"))
+    hits, queries = told["prefix_hits"], told["prefix_queries"]
+    return {
+        "--max-num-seqs": [most, running, fit, value["preemptions"], value["peak_waiting"],
+                           running and -(-running * 6 // 40) * 8, *size(peak)],
+        "--max-num-batched-tokens": [99, tokens, *step, *steps, *size(peak), *size(cut),
+                                     *over(engine.lengths["steps"], (tokens or 0) // 2)],
+        "tensor-parallel buffers": [told["log_tensor_parallel"], *size(other), *size(alone),
+                                    *size(other and alone and max(0, other - alone))],
+        "memory taken before sizing": [
+            *size(total), *size(total and free and total - free), total and free and Decimal(
+                free * 100 // total) / 100, *size(free and budget and abs(free - budget))],
+        "--kv-cache-dtype": [8, 16, 99, (p99, 1), p99 and (rounded(p99 / 200, 4) * 100, 1),
+                             2 * (engine.last["pool_tokens"] or 0)],
+        "--enable-prefix-caching": [hits, queries, (Fraction(hits * 100, queries), 1)
+                                    if hits is not None and queries else None],
+        "--max-model-len": [99, engine.longest, longest, *prompts, *answers, sum(
+            (one[2:] or [0])[0] for one in (prompts, answers)),
+            *bucket_of(engine.lengths["prompts"], 99)]}
+
+
+def bucket_of(buckets, per_cent):
+    """Of lengths by bucket: how many there are, and the edges, one above the lower, of the bucket
+    that holds so many per cent of them."""
+    count, reached, low = sum(number for _, number in buckets), 0, 0
+    for edge, number in buckets:
+        reached += number
+        if number and reached * 100 >= count * per_cent:
+            return [count, low, edge, low + 1] if edge is not None else [count, low]
+        low = edge
+    return [count]
+
+
+def over(buckets, limit):
+    """How many are longer than a limit, at least and at most."""
+    lows = [0] + [edge for edge, _ in buckets]
+    return [sum(n for low, (_, n) in zip(lows, buckets) if low >= limit),
+            sum(n for edge, n in buckets if edge is None or edge > limit)]
+
+
+def size(bytes_):
+    """Bytes as a sentence tells them: in GiB, or MiB where that would say little."""
+    if bytes_ is None:
+        return []
+    small = 0 < abs(bytes_) < 2**30 // 10
+    return [(Fraction(bytes_, 2**20), 1) if small else (Fraction(bytes_, 2**30), 2)]
+
+# ==== part 13: service levels (§5) ================================================================
 
 MEASURES = ("first_token", "inter_token")
 IN_TIME = ("counted", "in_time_lower", "in_time_upper")
@@ -2113,7 +2118,7 @@ def service_levels(week):
     week.levels, week.level = levels, whole
     return {"service_levels": list(rows.values()), "service_level": whole}
 
-# ==== part 13: changes (§10) and training (§5) ====================================================
+# ==== part 14: changes (§10) and training (§5) ====================================================
 
 DRAWS, TWO_WEEKS, WEEK_OF_HOURS = 500, 14 * DAY, 168 * HOUR
 
@@ -2257,7 +2262,7 @@ def _budget(week):
             found["forecast_over_budget"] = found["forecast"] - amount
     return found
 
-# ==== part 14: tie-outs, places and teams (§3.8, §4) ==============================================
+# ==== part 15: tie-outs, places and teams (§3.8, §4) ==============================================
 
 SUBUNITS = dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
                          .split(), 0) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
@@ -2403,7 +2408,7 @@ def nodes(week):
         "currency": week.currency}
     return {"nodes": week.met}
 
-# ==== part 15: the exceptions (§11) ===============================================================
+# ==== part 16: the exceptions (§11) ===============================================================
 
 COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
            "weak-restart-evidence": "unmarked_restarts", "alternations": "alternations",
@@ -2482,7 +2487,8 @@ def of_workloads(week):
             yield "ageing-baseline", slug, None, None, terms["age_days"], 180
         if terms and not terms["approver"]:
             yield "baseline-not-approved", slug, None, None
-        if stale := sum(row["stale_ms"] for row in week.engines.of(slug)) // 1000:
+        engines = week.engines.once(slug).values()
+        if stale := sum(row["stale_ms"] for rows in engines for row in rows) // 1000:
             yield "stale-gauges", slug, None, None, stale
         held, billed = (week.gpu_hours(slug, week.span, shapes) for shapes in (False, True))
         if None not in (held, billed) and abs(held - billed) * 20 > max(held, billed):
@@ -2593,8 +2599,7 @@ def of_invoices(week):
             yield ("invoice-differs", f"{issuer} {row['invoice']}", row["difference"], of,
                    row["issued"], row["lines"], row["billed"])
 
-
-# ==== part 16: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
+# ==== part 17: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
 
 @section
@@ -2708,13 +2713,12 @@ class Booking:
         self.opening_tokens += value * unplaced
         return 0 if unplaced else value
 
-# ==== part 17: lists, control totals, earlier weeks, people (§11) =================================
+# ==== part 18: lists, control totals, earlier weeks, people (§11) =================================
 
 
 def by_currency(totals):
     names = ("billed", "effective", "charges")
     return {currency: dict(zip(names, total)) for currency, total in totals.items()}
-
 
 
 @section
@@ -2890,7 +2894,7 @@ def chain_and_people(pack, seal, statement, own, check):
         waived = set(statement["provisional_months"]) - signed
         check("provisional months without a waiver", 0, len(waived))
 
-# ==== part 18: reading, comparing and printing ====================================================
+# ==== part 19: reading, comparing and printing ====================================================
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

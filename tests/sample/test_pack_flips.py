@@ -41,7 +41,8 @@ SIZED = {
 }  # fmt: skip
 NOT_USED_HERE = {
     # Hours are billed as hours, and a charge of unknown unit lasts as long as it says.
-    "charges": {"consumed_unit", "pricing_quantity", "pricing_unit"},
+    # No two lines are alike: test_exceptions_again looks at two that are.
+    "charges": {"consumed_unit", "pricing_quantity", "pricing_unit", "tags_digest"},
     # Every reading has a mark, and no counter is without a proven birth: test_booking looks at both.
     "counters_before": {"replicas", "proven_ms"},
     # The holders are engines, whose counters say where they belong: test_every_figure looks at them.
@@ -62,6 +63,7 @@ NOT_USED_HERE = {
     # all engines have cards.
     "engine_settings": {
         "kind", "log_gpus", "log_setting", "log_max_model_len", "given_kv_bytes",
+        "earlier_peak_running",  # the week's own, which its sentence tells too
     },
     # Engines are joined by pod, each has its cards in a table with the others of its workload, and no
     # exporter tells who holds one: test_memory_tables_again looks at hosts, sources and holders.
