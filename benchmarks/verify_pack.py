@@ -40,7 +40,7 @@ def ms(moment: datetime) -> int:
 def table(columns: str, rows: list[tuple[Any, ...]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns.split())
+    writer.writerow([name.replace("kept_sum", "kept sum") for name in columns.split()])
     writer.writerows(rows)
     return text.getvalue().encode()
 
@@ -80,12 +80,13 @@ def files(workloads: int) -> dict[str, bytes]:
                           ms(START), end) for hour in hours]  # fmt: skip
         charges += [("d" * 64, 168 * w + h, hours[h], rfc(START + timedelta(hours=h + 1)), "2.39",
                      "2.39", "1", "1", "Hours", "1", "Hours", "workload", slug, "", slug, "Usage",
-                     "USD", "cloud", "", "", "", "", "H100", "") for h in range(HOURS)]  # fmt: skip
+                     "USD", "cloud", "", "", "", "", "H100", "", "", "2.39", "2.39", "2.50", "0012", "Compute",
+                     "p5", "p5 Instance Hour", "INV-9", "", "", "2026-11") for h in range(HOURS)]  # fmt: skip
     return {
         "ledgers/series.csv": table("series source metric role layer preference target engine other_half born_ms last_ms usual_ms source_last_ms end_dark_ms labels", series),
         "ledgers/token_hours.csv": table("series hour workload tokens readings restarts hidden_resets openings opening_tokens alternations unmarked rate_tokens rate_ms first_ms last_ms", rows),
         "ledgers/rules.csv": table("number version order subject place target matchers valid_from valid_to", rules),
-        "ledgers/charges.csv": table("document line start end billed effective gpu_count consumed_quantity consumed_unit pricing_quantity pricing_unit place target idle_share resource category currency issuer commitment commitment_name commitment_status class gpu_model rate_card", charges),
+        "ledgers/charges.csv": table("document line start end billed effective gpu_count consumed_quantity consumed_unit pricing_quantity pricing_unit place target idle_share resource category currency issuer commitment commitment_name commitment_status class gpu_model rate_card kept_sum contracted contracted_unit_price list_unit_price account service sku description invoice sub_account tags_digest billing_period", charges),
         "ledgers/workloads.csv": table("slug model stack team purpose cluster namespace rate_cap_tokens_per_second kv_bytes_per_token max_model_len", [(f"service-{w:03d}", "m", "vllm", "", "inference", "", "", "", "", "") for w in range(workloads)]),
         "ledgers/reaches.csv": table("kind name first last ended", [("cost", "", hours[0], rfc(START + timedelta(hours=HOURS)), ""), ("issuer", "cloud", "", rfc(START + timedelta(hours=HOURS)), ""), ("source", "p", hours[0], rfc(START + timedelta(hours=HOURS)), 0)]),
     }  # fmt: skip

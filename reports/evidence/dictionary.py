@@ -328,6 +328,19 @@ prefix_queries|whole|prompt tokens looked up in the prefix cache in the week
 prefix_hits|whole|those of them that were found
 earlier_peak_running|whole|most requests at once in the 28 days before the week
 earlier_days|whole|how many of those days were read
+begun|instant|when the process that the week ends with had been started at the latest
+[engine_logs] start-up logs as handed over, and whose a person said they are (method §8.2)
+document|text|SHA-256 of the log
+number|whole|which start in it
+started_at|instant|when the engine started, by its log
+posted_at|instant|when the log was handed over
+failed|whole|1 where the engine did not come up
+model|text|model by the log
+served_names|json|names it is served under
+rank|whole|data-parallel rank, where the log tells one
+kv_tokens|whole|tokens the cache holds, by the log
+workload|text|workload that a person said it is of
+pod|text|pod that a person said it is of
 [lengths] histograms of the engine, booked as tokens are (method §2, §9)
 target|whole|number of the engine's address
 engine|text|engine number behind it

@@ -33,6 +33,7 @@ TABLES = {
     "engine_settings": "what start-up logs and labels tell of each engine: setting, workers, cache",
     "devices": "each GPU that an exporter tells of, and where it is",
     "device_hours": "each GPU by the hour, as each exporter shows it, and who held it",
+    "engine_logs": "start-up logs, and whose a person said they are",
     "lengths": "lengths of requests and steps by engine, in buckets",
     "ladder_hours": "the hours of the settings between which a step of the week lies",
     "objectives": "service level objectives of workloads, dated",

@@ -22,7 +22,7 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part  6  unit costs, reaches              §4 §5              reaches
     part  7  the legacy stack, the bridge     §6 §7              baselines
     part  8  GPU memory                       §8.3 to §8.7       engines, cache_hours
-    part  9  GPUs and the engines on them     §2.7 §8.1 §8.5     devices, device_hours
+    part  9  GPUs and logs of engines         §2.7 §8.1 §8.2 §8.5  devices, engine_logs
     part 10  memory tables, hours of memory   §8.1 §8.5 §8.8     engine_settings
     part 11  right-sizing                     §9                 cache_hours, ladder_hours
     part 12  what is said of right-sizing     §9                 engine_settings, lengths
@@ -707,6 +707,7 @@ SECONDS = {"hour": 3600, "hr": 3600, "h": 3600, "minute": 60, "second": 1, "s": 
 SECONDS |= {name + "s": value for name, value in SECONDS.items() if name not in "hs"}
 
 
+@cache
 def in_hours(quantity, unit):
     """A billed quantity in hours, and whether they are GPU-hours already; None for other units."""
     match = re.fullmatch(r"(?:(\d{1,9})\s+)?((gpu|instance)[- ])?([a-z]+)", unit.strip().lower())
@@ -809,6 +810,7 @@ class Week:
         for row in pack.table("reaches"):
             self.reaches[row["kind"]][row["name"]] = row["first"], row["last"], row["ended"] == "1"
         self.moved, self.sources = self.tokens.moved()
+        self.baselines = {row["workload"]: row for row in pack.table("baselines")}
         self.engines = Engines(self)
         self.rows = {slug: self._workload(slug) for slug in sorted(self.workloads)}
         self.counting = [w for w in self.rows.values() if w["purpose"] == "inference"
@@ -881,11 +883,10 @@ class Week:
                 "week_tokens": self.tokens.by_place(*self.span).get(place)}
 
     def baseline(self, w):
-        for terms in self.pack.table("baselines"):
-            if terms["workload"] == w["slug"]:
-                terms = self.exchange.terms(terms)
-                return against_baseline(terms, w, self.currency, self.span[1])
-        return None
+        if w["slug"] in self.baselines and "compared" not in w:
+            terms = self.exchange.terms(self.baselines[w["slug"]])
+            w["compared"] = against_baseline(terms, w, self.currency, self.span[1])
+        return w.get("compared")
 
 # ==== part 6: unit costs and reaches (§4, §5) =====================================================
 
@@ -1220,6 +1221,7 @@ class Engines:
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
                 self.told[number]["each"] = week.workloads[place[1]]["kv_bytes_per_token"]
                 self.told[number]["slug"] = place[1]
+        check_logs(week, of_series, self.told)
         self.cards = MemoryTables(week.pack, of_series, self.told)
         for row in week.pack.table("preemptions"):
             if week.span[0] <= row["hour"] < week.span[1]:
@@ -1373,7 +1375,7 @@ def _engine(rows, workload):
         "observed_seconds": sum(row["observed_ms"] for row in rows) // 1000,
         "stale_seconds": sum(row["stale_ms"] for row in rows) // 1000}
 
-# ==== part 9: GPUs and the engines on them (§2.7, §8.1, §8.5) =====================================
+# ==== part 9: GPUs, logs, and the engines they are of (§2.7, §8.1, §8.2, §8.5) ====================
 
 
 class Cards:
@@ -1496,6 +1498,33 @@ class Cards:
         rows, labels = self.engines[number], self.engines[number][-1]["labels"]
         read = sum(row["observed_ms"] + row["stale_ms"] for row in rows)
         return self.told[number]["slug"] is None, -read, labels["source"], labels.get("job", "")
+
+
+def check_logs(week, of_series, settings):
+    """§8.2: the start-up log that tells of each engine: a person's link decides, else the
+    model's name; of those whose pool is its own the nearest before its first reading."""
+    logs = week.pack.table("engine_logs")
+    for number, (*_, last) in of_series.items():
+        told, best, pool, engine = settings[number], ((), ""), last["pool_tokens"], last["engine"]
+        for one in logs:
+            rank = link_of(one, last["labels"], told["slug"], week.workloads.get(told["slug"]))
+            until = last["hour"] + HOUR if rank == 3 else told["begun"]
+            same = None in (pool, one["kv_tokens"]) or pool == one["kv_tokens"]
+            same = same and (one["rank"] is None or engine in ("", str(one["rank"])))
+            at = one["started_at"]
+            key = rank, at is not None, at or one["posted_at"]
+            if rank and same and one["failed"] == "0" and (at or until) <= until and key > best[0]:
+                best = key, one["document"]
+        week.check(f"start-up log of {last['name']}", told["log"], best[1])
+
+
+def link_of(log, labels, slug, workload):
+    """Whose a log is: 3 this pod's, 2 the workload's by a link, 1 the model's by its name, 0 not."""
+    if log["workload"]:
+        pod = labels.get("exported_pod") or labels.get("pod", "")
+        return (3 * (log["pod"] == pod) if log["pod"] else 2) if log["workload"] == slug else 0
+    names = {log["model"], *(log["served_names"] or ())} - {""}
+    return int(bool(names & {labels.get("model_name"), workload and workload["model"]}))
 
 # ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
 
@@ -2516,7 +2545,7 @@ def odd(row, billed, effective, used):
     """The kinds of exception that a charge as written belongs to: each with its subject, what is
     at stake, and the sums that its sentence tells."""
     issuer, usage, quantity = row["issuer"], row["category"] == "Usage", row["pricing_quantity"]
-    contracted, price = row["contracted"], row["contracted_unit_price"]
+    contracted, price, is_bare = row["contracted"], row["contracted_unit_price"], bare(row)
     if usage and not row["commitment"] and None not in (billed, effective) and billed != effective:
         yield "effective-differs-from-billed", issuer, effective - billed, "lines effective billed"
     if usage and billed is None and effective is None:
@@ -2525,13 +2554,13 @@ def odd(row, billed, effective, used):
         yield "unrecognised-gpu", issuer, effective, "lines"
     if row["rate_card"]:
         yield "priced-by-rate-card", row["rate_card"], effective, "lines effective"
-    if bare(row) and contracted == 0 and billed:
+    if is_bare and contracted == 0 and billed:
         yield "contracted-zero", issuer, billed, "lines zero billed"
-    known = bare(row) and None not in (contracted, price, quantity)
+    known = is_bare and None not in (contracted, price, quantity)
     if known and abs(price * quantity - contracted) > Decimal("0.01"):
         yield "price-times-quantity", issuer, price * quantity - contracted, "lines amount"
-    known = bare(row) and not row["rate_card"] and listed(row) > 0 and (effective or 0) > 0
-    if known and not listed(row) / 50 <= effective <= listed(row) * 3:
+    full = listed(row) if is_bare and not row["rate_card"] and (effective or 0) > 0 else 0
+    if full and not full / 50 <= effective <= full * 3:
         yield "far-from-list-price", issuer, effective, "rows effective listed"
     bought = row["category"] == "Purchase" and not row["commitment_status"] and effective
     if bought and row["commitment"] in used:
@@ -2555,6 +2584,8 @@ def listed(row):
 def of_charges(week):
     """What is odd about the charges as their documents write them, and lines that are alike."""
     sums, alike, across, prices = {}, Counter(), defaultdict(set), defaultdict(Counter)
+    alike_in, alike_at = itemgetter(*ALIKE), itemgetter("resource", "start", "written")
+    same_time = Counter(map(alike_at, week.charges))
     used = {row["commitment"] for row in week.charges
             if row["commitment_status"] == "Used" and row["written"][1] != 0}
     for row in week.charges:
@@ -2569,8 +2600,8 @@ def of_charges(week):
                 and (effective or 0) > 0 and (row["consumed_quantity"] or 0) > 0):
             shape = f"{row['issuer']} {row['gpu_model']} × {row['gpu_count'].normalize():f}"
             prices[shape, row["currency"]][row["consumed_unit"]] += effective
-        if billed and row["resource"]:
-            key = tuple(row[name] for name in ALIKE) + row["written"]
+        if billed and row["resource"] and same_time[alike_at(row)] > 1:
+            key = alike_in(row) + row["written"]
             alike[key, row["billing_period"], row["document"]] += 1
             across[key].add(row["document"])
     for (kind, subject, currency), (names, one) in sums.items():
@@ -2917,9 +2948,9 @@ def written(at):
 
 
 KINDS = {column: kind for kind, columns in {
-    instant: "start end hour first last valid_from valid_to",
+    instant: "start end hour first last valid_from valid_to started_at posted_at begun",
     json.loads: """labels matchers keys levels_ms counters replicas proven_ms marks_last_ms classes
-        documents workers tenants holders""",
+        documents workers tenants holders served_names""",
     int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
         from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
         share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
@@ -2927,7 +2958,7 @@ KINDS = {column: kind for kind, columns in {
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
         rows_rejected log_gpus log_max_model_len total_bytes gauge_kv_bytes given_kv_bytes
         seen_ms preempted edge log_max_num_seqs log_max_num_batched_tokens log_tensor_parallel
-        alone_non_torch_bytes prefix_queries prefix_hits earlier_peak_running earlier_days""",
+        alone_non_torch_bytes prefix_queries prefix_hits earlier_peak_running earlier_days rank kv_tokens""",
     Fraction: "capacity_ms gpu_ms",
     Decimal: """contracted contracted_unit_price list_unit_price billed effective report_billed report_effective gpu_count consumed_quantity amount
         cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds

@@ -49,7 +49,7 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
         "rate_day",
     },
     "series": {"metric"},
-    "engine_settings": {"log"},
+    "engine_logs": {"number"},
     "preemptions": {"series"},
     "restarts": {"at_ms"},
     "earlier_weeks": {"revision"},

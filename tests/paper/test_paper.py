@@ -13,6 +13,7 @@ import pytest
 
 from reports import paper
 from reports.queries.standing import Standing, standing
+from tests.reports.example import statement
 from tests.reports.helpers import make_report, seal_report
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +97,27 @@ def test_nothing_runs_into_a_sheets_head(sealed: Standing, tmp_path: Path, size:
         heads.add(" ".join(sorted(word for top, word in words if float(top) < HEAD_POINTS)))
     (head,) = heads
     assert "Report" in head and "Final" in head
+
+
+@pytest.mark.parametrize("size", paper.SIZES)
+def test_the_head_of_a_long_table_stands_on_each_of_its_sheets(tmp_path: Path, size: str) -> None:
+    if not shutil.which("pdftotext"):
+        pytest.skip("pdftotext is not installed")
+    (first, *_) = statement("2026-W47")["rules"]
+    rules = [first | {"number": n, "target": f"service-{n}"} for n in range(1000, 1150)]
+    report = make_report(rules=rules)
+    seal_report(report)
+    path = tmp_path / "report.pdf"
+    path.write_bytes(paper.pdf(standing(report), size=size))
+    text = subprocess.run(
+        ["pdftotext", "-layout", str(path), "-"], capture_output=True, text=True, check=True
+    ).stdout
+    sheets = [sheet for sheet in text.split("\f") if re.search(r"service-1\d{3}\b", sheet)]
+    assert len(sheets) > 2
+    for sheet in sheets:
+        assert re.search(r"Order +Rule +Matches +Goes to", sheet), sheet[:300]
+    rows = re.findall(r"service-1\d{3}\b", "".join(sheets))
+    assert len(set(rows)) == 150
 
 
 def test_letter_paper(sealed: Standing) -> None:

@@ -15,6 +15,7 @@ from finops.core.money import whole_or_none
 from finops.core.period import Period
 from finops.ledger.models import CacheHour, DeviceHour, Series, TokenHour
 
+from .evidence import Evidence, first_worker
 from .export_table import Table, table
 from .guidance import Kind, Told, kind_of, told
 from .ladder import hours_by_kind
@@ -25,7 +26,10 @@ from .rightsizing import is_sized_by_hand
 SETTINGS = ("series", "kind", "workers", "log_gpus", "log", "log_setting", "log_max_model_len",
             "gauge_kv_bytes", "given_kv_bytes", "sized_by_hand", "log_max_num_seqs",
             "log_max_num_batched_tokens", "log_tensor_parallel", "alone_non_torch_bytes",
-            "prefix_queries", "prefix_hits", "earlier_peak_running", "earlier_days")  # fmt: skip
+            "prefix_queries", "prefix_hits", "earlier_peak_running", "earlier_days",
+            "begun")  # fmt: skip
+LOGS = ("document", "number", "started_at", "posted_at", "failed", "model", "served_names",
+        "rank", "kv_tokens", "workload", "pod")  # fmt: skip
 WORKER = ("total_bytes", "weights_bytes", "kv_bytes", "graphs_bytes", "non_torch_bytes",
           "activation_peak_bytes", "weights_and_non_torch_bytes", "budget_bytes",
           "free_at_start_bytes")  # fmt: skip
@@ -80,12 +84,13 @@ def _engine_name(series: Series) -> str:
 
 
 def engines_and_devices(period: Period, as_of: datetime) -> Iterator[Table]:
-    """The five tables of a period as it stood at an instant."""
+    """The tables of a period as it stood at an instant."""
     known, about = fleet(period, as_of), told(period, as_of)
     every = [*known.engines, *known.doubles]
     yield table(
         "engine_settings", SETTINGS, ((*_settings(one), *_load(one, about)) for one in every)
     )
+    yield table("engine_logs", LOGS, _logs(as_of))
     yield table("lengths", ("target", "engine", "measure", "edge", "count"), (
         (*engine, measure, "" if edge is None else edge, count)
         for engine, measures in sorted(about.lengths.items())
@@ -145,8 +150,20 @@ def _load(engine: EngineMemory, about: Told) -> tuple[Any, ...]:
         about.alone.get(log.engine_version) if log else None,
         found.get("prefix_queries"), found.get("prefix_hits"),
         earlier[0] if earlier else None,
-        max(1, (about.period.start - earlier[1]).days) if earlier else 0,
+        max(1, (about.period.start - earlier[1]).days) if earlier else 0, engine.begun,
     )  # fmt: skip
+
+
+def _logs(as_of: datetime) -> Iterator[tuple[Any, ...]]:
+    """Every start that a log tells of, and whose a person said it is."""
+    evidence = Evidence(as_of)
+    for one in evidence.starts:
+        link = evidence.links.get(one.document_id)
+        yield (
+            one.document_id, one.number, one.started_at, one.posted_at, one.has_failed, one.model,
+            one.served_names, one.data_parallel_rank, first_worker(one).get("kv_tokens"),
+            link.workload.slug if link else None, link.pod if link else None,
+        )  # fmt: skip
 
 
 def _around_steps(hours: Sequence[SeenHour], period: Period) -> list[SeenHour]:

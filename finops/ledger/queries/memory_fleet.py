@@ -44,7 +44,8 @@ class EngineMemory:
 
     `told_again` are others that may be this engine, read by another job or source; `counted_as` is
     the one of them that counts where they are added up, None where this one does; `set_aside` are
-    those that a rule put out of scope and that count no more.
+    those that a rule put out of scope and that count no more; `begun` is when its last process had been
+    started at the latest.
     """
 
     series: Series
@@ -62,6 +63,7 @@ class EngineMemory:
     told_again: list[EngineMemory] = field(default_factory=list)
     set_aside: list[EngineMemory] = field(default_factory=list)
     counted_as: EngineMemory | None = None
+    begun: datetime | None = None
 
     def __post_init__(self) -> None:
         self.by_hour = {row.hour: row for row in self.rows}
@@ -362,7 +364,7 @@ def _engines(
         mine = kv.get(slug) if slug else None
         longest = known[slug].max_model_len if slug else None
         engine = EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk])
-        engine.out_of_scope = place.kind == OUT_OF_SCOPE
+        engine.out_of_scope, engine.begun = place.kind == OUT_OF_SCOPE, begun[one.pk]
         engine.agreement = evidence.agreement_of(start) if start else None
         found.append(engine)
     return sorted(found, key=lambda e: (e.slug or "", e.name, e.series.pk))
