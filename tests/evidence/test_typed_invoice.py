@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from finops.sources.typed_invoice import TypedInvoice
+from finops.sources.typed_invoice import TypedInvoice, TypedLine
 from reports.evidence import verify
 from reports.evidence.pack import pack
 from reports.operations.attaching import enter_invoice
@@ -28,10 +28,7 @@ INVOICE = TypedInvoice(
     billing_account="0042",
     billing_period="2026-11",
     currency="USD",
-    start=date(2026, 11, 16),
-    end=date(2026, 11, 22),
-    service="Rack space",
-    amount=Decimal("70.007"),
+    lines=(TypedLine("Rack space", date(2026, 11, 16), date(2026, 11, 22), Decimal("70.007")),),
     tax=Decimal("14"),
 )
 
@@ -70,7 +67,8 @@ def test_a_sealed_week_with_a_typed_invoice_verifies_and_one_typed_later_restate
     assert b"x_TypedInBy" in b"".join(files.values())
     assert command("check-ledger")["ok"]
     # Typed in again with another amount, the sealed week stands and a restatement is proposed.
-    typed_in(dataclasses.replace(INVOICE, amount=Decimal("71")))
+    (line,) = INVOICE.lines
+    typed_in(dataclasses.replace(INVOICE, lines=(dataclasses.replace(line, amount=Decimal("71")),)))
     (newer,) = [
         one
         for one in command("tieout", "--period", "2026-11")["invoice"]
