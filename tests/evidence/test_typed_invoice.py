@@ -40,7 +40,7 @@ def effective(statement: dict[str, Any]) -> Decimal:
 
 def typed_in(invoice: TypedInvoice) -> None:
     paper = SimpleUploadedFile("L-77.pdf", b"%PDF-1.7 L-77")
-    enter_invoice(invoice, paper, by="Ada", at=NOW)
+    enter_invoice(invoice, paper, "L-77.pdf", by="Ada", at=NOW)
 
 
 def test_a_sealed_week_with_a_typed_invoice_verifies_and_one_typed_later_restates_it(
