@@ -65,6 +65,8 @@ NOT_USED_HERE = {
         "kind", "log_gpus", "log_setting", "log_max_model_len", "given_kv_bytes",
         "earlier_peak_running",  # the week's own, which its sentence tells too
     },
+    # Each engine's log is the only one of its pool, under one name: test_logs_again looks at others.
+    "engine_logs": {"started_at", "posted_at", "served_names"},
     # Engines are joined by pod, each has its cards in a table with the others of its workload, and no
     # exporter tells who holds one: test_memory_tables_again looks at hosts, sources and holders.
     "engines": {"instance"},
