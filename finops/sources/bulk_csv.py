@@ -106,7 +106,7 @@ class CsvLines:
         cells = {column: f"v{place}" for column, place in self._places.items()}
         texts = {column: f"nullif({cell}, '')" for column, cell in cells.items()}
         amounts, more = amounts_of(texts)
-        layout = Layout(texts, amounts, rules, filled(cells), together=True)
+        layout = Layout(texts, amounts, rules, filled(cells), cells, together=True)
         whole = f"({self._is_ragged} OR {layout.stays_whole()})"
         return Way(self._width + 1, True, more, layout, whole)
 
@@ -116,7 +116,7 @@ class CsvLines:
         cells = {column: f"v{place}" for column, place in self._places.items()}
         amounts, more = amounts_of(cells, Amount.of_cell)
         known, marks = self._harmless.known, self._harmless.marks
-        layout = Layout(cells, amounts, rules, cells, together=True, is_harmless=known)
+        layout = Layout(cells, amounts, rules, cells, cells, together=True, is_harmless=known)
         return Way(self._width, False, more, layout, layout.stays_whole(), marks)
 
     def records(

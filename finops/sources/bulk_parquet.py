@@ -9,7 +9,7 @@ from typing import Any, Final
 from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead
 from finops.sources.bulk_engine import Engine, Side
-from finops.sources.bulk_kept import SHAPE, KeptLines
+from finops.sources.bulk_kept import KeptLines
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import (
     AMOUNTS,
@@ -92,14 +92,14 @@ class ParquetLines:
             for name in AMOUNTS.values()
             if name in places
         }
-        self._layout = Layout(texts, amounts, rules, filled(texts))
+        groups = {name: _group(*columns[place]) for name, place in places.items()}
+        self._layout = Layout(texts, amounts, rules, filled(texts), groups)
         self._whole = self._layout.stays_whole()
         self._sums = Sums(engine, self._layout)
         self._kept = KeptLines(engine, places)
         kinds = (*self._layout.kind, *SPAN)
-        self._told = [name for name in SHAPE if name in places and name not in kinds]
         self._usual_rows = self._most_rows = MOST_ROWS
-        self._others = [n for n in self._kept.columns if n not in (*kinds, *self._told)]
+        self._others = [name for name in self._kept.columns if name not in kinds]
 
     def records(
         self, account: Account, build: Build, threads: int
@@ -175,7 +175,7 @@ class ParquetLines:
     def _summed(self, rows: Rows, side: Side) -> Summed:
         """Sums of some rows, and a table of the lines that stay whole."""
         source, run = self._source(rows), side.connection.execute
-        query = grouped(self._layout, source, self._line, self._whole, self._told)
+        query = grouped(self._layout, source, self._line, self._whole, signed=True)
         found = self._sums.find(query, side)
         others, whole = f"others_{side.number}", f"whole_{side.number}"
         texts = "".join(
@@ -249,9 +249,21 @@ def _out_of_memory() -> type[BaseException]:
     return duckdb.OutOfMemoryException
 
 
+def _group(column: str, kind: str) -> str:
+    """What lines are grouped by for a column's text: the column itself, where texts differ as it does,
+    for then each text is made once for all lines that have it."""
+    if kind == "VARCHAR" or kind.startswith("TIMESTAMP"):
+        return _quoted(column)
+    return as_text(column, kind)
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
 def _amount(column: str, kind: str, *, required: bool) -> Amount:
     """A column of money by its type; what is no exact number is taken by its text."""
-    name = '"' + column.replace('"', '""') + '"'
+    name = _quoted(column)
     if kind in _WHOLE_NUMBERS:
         return Amount.of_decimal(name, 0, required=required)
     if kind.startswith("DECIMAL("):

@@ -55,12 +55,21 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One column of money in SQL: where it is exact, its value, its decimals, where it is null."""
+    """One column of money in SQL: where it is exact, its value, its decimals, where it is null; and of
+    many lines their sum and the most decimals."""
 
     plain: str
     value: str
     decimals: str
     is_null: str
+    sum: str | None = None
+    most_decimals: str | None = None
+
+    def totals(self, name: str) -> list[str]:
+        """The sum of lines and their most decimals, as columns of a SELECT that groups."""
+        total = self.sum or f"sum({self.value})"
+        most = self.most_decimals or f"max({self.decimals})"
+        return [f"{total} AS {name}", f"{most} AS d_{name}"]
 
     @classmethod
     def of_text(cls, text: str, *, required: bool) -> Amount:
@@ -98,13 +107,15 @@ class Amount:
 
     @classmethod
     def of_decimal(cls, column: str, scale: int, *, required: bool) -> Amount:
-        """Of a column of exact numbers with at most 18 decimals."""
+        """Of a column of exact numbers with at most 18 decimals, added as they are."""
         fits = f"coalesce(abs({column}) < 1000000000000, FALSE)"
         return cls(
             fits if required else f"({column} IS NULL OR {fits})",
-            f"CAST({column} AS {SUM})",
+            f"TRY_CAST({column} AS {SUM})",
             str(scale),
             f"{column} IS NULL",
+            f"TRY_CAST(sum({column}) AS {SUM})",
+            str(scale),
         )
 
 
@@ -141,7 +152,8 @@ def amounts_of(
 class Layout:
     """The columns of one file as SQL: texts by FOCUS name, money, and what is read by the parser.
 
-    `keys` are the texts that lines are grouped by, none of them null. `together`: see the sieve.
+    Lines are grouped by `groups`, of which the texts `keys` are made, none of them null. `together`:
+    see the sieve.
     `is_harmless` holds for lines alone of whose `gpu_text` it is known that the sieve finds nothing.
     """
 
@@ -149,6 +161,7 @@ class Layout:
     amounts: Mapping[str, Amount]
     rules: Sequence[Rule]
     keys: Texts
+    groups: Texts
     together: bool = False
     is_harmless: str | None = None
 
@@ -186,29 +199,23 @@ class Layout:
         return " + ".join(flags) or "0"
 
 
-def grouped(
-    layout: Layout, source: str, line: str, whole: str, told: Sequence[str] | None = None
-) -> str:
+def grouped(layout: Layout, source: str, line: str, whole: str, *, signed: bool = False) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
     `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
-    `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
-    where an amount is uncertain.
+    `alone`; with `signed` below zero where an amount is uncertain.
     """
-    keys = [f"{layout.keys[name]} AS {engine_name(name)}" for name in (*layout.kind, *SPAN)]
-    signed = (
-        f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
-    )
-    keys += [f"{layout.alike()} AS alike", f"CASE WHEN {whole} THEN {signed} END AS alone"]
-    found = ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
+    names = (*layout.kind, *SPAN)
+    number = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if signed else line
+    flags = [layout.alike(), f"CASE WHEN {whole} THEN {number} END"]
+    chosen = [f"{layout.keys[name]} AS {engine_name(name)}" for name in names]
+    chosen += [f"{flags[0]} AS alike", f"{flags[1]} AS alone"]
+    chosen += ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
-        found.append(f"sum({amount.value}) AS {engine_name(name)}")
-        found.append(f"max({amount.decimals}) AS d_{engine_name(name)}")
-    for name in told or ():
-        text = f"CASE WHEN {whole} THEN {layout.texts[name]} END"
-        found.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
-    places = ", ".join(str(place) for place in range(1, len(keys) + 1))
-    return f"SELECT {', '.join((*keys, *found))} FROM {source} GROUP BY {places}"  # noqa: S608
+        chosen += amount.totals(engine_name(name))
+    places = (str(len(names) + place) for place in (1, 2))
+    groups = ", ".join((*(layout.groups[name] for name in names), *places))
+    return f"SELECT {', '.join(chosen)} FROM {source} GROUP BY {groups}"  # noqa: S608
 
 
 def filled(texts: Texts) -> dict[str, str]:
