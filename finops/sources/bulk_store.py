@@ -47,7 +47,7 @@ class Sums:
         self._shared: dict[Stamp, dict[str, Any]] = {}  # by the stamp without its span
         self._spans: dict[Stamp, Span] = {}
         self._new_spans: list[Stamp] = []
-        self._rows, self._is_compact = 0, True
+        self._rows, self._is_compact, self._is_growing = 0, True, True
         self._make()
 
     def _run(self, query: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
@@ -108,21 +108,38 @@ class Sums:
 
     def keep(self, found: Found) -> None:
         """Adds what was found to the sums."""
-        kind, table = self._kind, found.table
-        self._run(
-            f"INSERT INTO kinds SELECT nextval('kind_ids'), * FROM (SELECT DISTINCT {kind} FROM "  # noqa: S608
-            f"{table} WHERE alone IS NULL EXCEPT SELECT {kind} FROM kinds)"
-        )
         self._keep_spans()
-        amounts = "".join(f", {name}, d_{name}" for name in self._amounts)
-        self._run(
-            f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM {table} "  # noqa: S608
-            f"JOIN kinds USING ({kind}) JOIN spans USING ({self._span}) WHERE alone IS NULL"
-        )
-        self._rows += self._run(f"SELECT count(*) FROM {table} WHERE alone IS NULL")[0][0]  # noqa: S608
+        rows = self._run(f"SELECT count(*) FROM {found.table} WHERE alone IS NULL")[0][0]  # noqa: S608
+        newest = -1
+        if self._is_growing or self._place(found, newest) < rows:
+            if not self._is_growing:  # those of known kinds are there
+                newest = self._run("SELECT coalesce(max(kind), 0) FROM kinds")[0][0]
+            self._is_growing = self._add_kinds(found) > 0
+            self._place(found, newest)
+        self._rows += rows
         self._is_compact = False
         if self._rows > MOST_ROWS:
             self._compact()
+
+    def _place(self, found: Found, newest: int) -> int:
+        """Adds what was found of kinds newer than one to the sums; how many rows that are."""
+        amounts = "".join(f", {name}, d_{name}" for name in self._amounts)
+        return int(
+            self._run(
+                f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM {found.table} "  # noqa: S608
+                f"JOIN kinds USING ({self._kind}) JOIN spans USING ({self._span}) "
+                f"WHERE alone IS NULL AND kind > {newest}"
+            )[0][0]
+        )
+
+    def _add_kinds(self, found: Found) -> int:
+        """Gives new kinds a number; how many there were."""
+        return int(
+            self._run(
+                f"INSERT INTO kinds SELECT nextval('kind_ids'), * FROM (SELECT DISTINCT {self._kind} "  # noqa: S608
+                f"FROM {found.table} WHERE alone IS NULL EXCEPT SELECT {self._kind} FROM kinds)"
+            )[0][0]
+        )
 
     def _keep_spans(self) -> None:
         """Writes the spans that the last lines brought, as the lines of a table tell them."""

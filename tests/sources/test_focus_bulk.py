@@ -310,6 +310,14 @@ def test_more_sums_than_memory_is_for_come_in_several_rows(
     assert len({one.line for one in sums}) == len(sums)
 
 
+def test_kinds_that_come_late_are_summed_with_those_that_were_there(folder: Path) -> None:
+    """Behind chunks that brought no new one, alone and among known ones in one chunk."""
+    early = [{"ServiceName": "early", "BilledCost": f"{i}.5"} for i in range(60)]
+    late = [{"ServiceName": ("early", "late")[i % 2], "BilledCost": "0.25"} for i in range(60)]
+    _, sums, _, _ = both_ways(written(folder, *early, *late, *early))
+    assert sorted((one.service, one.line_count) for one in sums) == [("early", 150), ("late", 30)]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_a_quoted_line_feed_across_chunks(folder: Path, threads: int) -> None:
     note = "a text\nof several\n" + "lines, " * 400
