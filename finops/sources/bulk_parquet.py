@@ -9,7 +9,7 @@ from typing import Any, Final
 from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead
 from finops.sources.bulk_engine import Engine, Side
-from finops.sources.bulk_kept import KeptLines
+from finops.sources.bulk_kept import SHAPE, KeptLines
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import (
     AMOUNTS,
@@ -98,8 +98,9 @@ class ParquetLines:
         self._sums = Sums(engine, self._layout)
         self._kept = KeptLines(engine, places)
         kinds = (*self._layout.kind, *SPAN)
+        self._told = [name for name in SHAPE if name in places and name not in kinds]
         self._usual_rows = self._most_rows = MOST_ROWS
-        self._others = [name for name in self._kept.columns if name not in kinds]
+        self._others = [n for n in self._kept.columns if n not in (*kinds, *self._told)]
 
     def records(
         self, account: Account, build: Build, threads: int
@@ -175,7 +176,7 @@ class ParquetLines:
     def _summed(self, rows: Rows, side: Side) -> Summed:
         """Sums of some rows, and a table of the lines that stay whole."""
         source, run = self._source(rows), side.connection.execute
-        query = grouped(self._layout, source, self._line, self._whole, signed=True)
+        query = grouped(self._layout, source, self._line, self._whole, self._told)
         found = self._sums.find(query, side)
         others, whole = f"others_{side.number}", f"whole_{side.number}"
         texts = "".join(

@@ -199,20 +199,28 @@ class Layout:
         return " + ".join(flags) or "0"
 
 
-def grouped(layout: Layout, source: str, line: str, whole: str, *, signed: bool = False) -> str:
+def grouped(
+    layout: Layout, source: str, line: str, whole: str, told: Sequence[str] | None = None
+) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
     `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
-    `alone`; with `signed` below zero where an amount is uncertain.
+    `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
+    where an amount is uncertain.
     """
     names = (*layout.kind, *SPAN)
-    number = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if signed else line
+    number = (
+        f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
+    )
     flags = [layout.alike(), f"CASE WHEN {whole} THEN {number} END"]
     chosen = [f"{layout.keys[name]} AS {engine_name(name)}" for name in names]
     chosen += [f"{flags[0]} AS alike", f"{flags[1]} AS alone"]
     chosen += ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         chosen += amount.totals(engine_name(name))
+    for name in told or ():
+        text = f"CASE WHEN {whole} THEN {layout.texts[name]} END"
+        chosen.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = (str(len(names) + place) for place in (1, 2))
     groups = ", ".join((*(layout.groups[name] for name in names), *places))
     return f"SELECT {', '.join(chosen)} FROM {source} GROUP BY {groups}"  # noqa: S608
