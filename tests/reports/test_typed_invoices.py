@@ -186,7 +186,7 @@ def test_beside_an_export_it_is_refused_and_an_export_takes_its_place(
         ({"amount": "1e400"}, "amount", "range"),
         ({"tax": "-1"}, "tax", "zero or more"),
         ({"issuer": " "}, "issuer", "required"),
-        ({"service": "a\u2028b"}, "service", "cannot be printed"),
+        ({"service": "a\u2028b"}, "service", "U+2028"),
         ({"billing_period": "2026-13"}, "billing_period", "month like 2026-10"),
         ({"billing_period": "1026-10"}, "billing_period", "2000 to 2198"),
         ({"currency": "US$"}, "currency", "code like USD"),
