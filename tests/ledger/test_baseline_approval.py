@@ -136,8 +136,8 @@ def test_decisions_need_a_reason_and_a_baseline(company: Path) -> None:
     number = declared(company, "1000")["number"]
     with pytest.raises(CommandError, match="say why"):
         command("baseline", "refuse", number, "--by", "Ben", "--text", "  ")
-    for text in ("x" * 2001, "a\0b"):
-        with pytest.raises(CommandError, match="at most 2,000 characters"):
+    for text, said in (("x" * 2001, "at most 2,000 characters"), ("a\0b", r"U\+0000 at place 2")):
+        with pytest.raises(CommandError, match=said):
             command("baseline", "refuse", number, "--by", "Ben", "--text", text)
     with pytest.raises(CommandError, match="no baseline 999"):
         command("baseline", "approve", 999, "--by", "Ben")
