@@ -2898,8 +2898,12 @@ def trend(week):
     elif before:
         week.check("statement of the week before", earlier[before["week"]]["digest"],
                    sha256(week.pack.files["previous_statement.json"]))
-    for row, said in zip(rows, told):
-        if then := earlier.get(said["week"]):
+    for at, (row, said) in enumerate(zip(rows[:-1], told)):
+        then = earlier.get(said["week"])
+        if then is None:  # no report was made of it: as the ledger gave it at the closing
+            names = ("week", "effective_cost", "tokens")
+            week.check.places |= {("trend", at, name) for name in names}
+        else:
             cost = then["effective_cost"]
             row |= {"effective_cost": None if cost is None else Decimal(cost), "week": said["week"],
                     "tokens": total_of((then["prompt_tokens"], then["generation_tokens"]))}
