@@ -32,12 +32,13 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part 16  exceptions                       §11                charges, invoice_lines
     part 17  odd hours booked anew            §2.1 §2.2 §2.4     readings, counters_before
     part 18  lists, totals, earlier weeks     §11                documents_read, earlier_weeks
-    part 19  reading, comparing, printing     -                  any
+    part 19  reading and comparing            -                  any
+    part 20  what is left, and printing       §11                -
 
 The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
 give the sums in the statement's own shape. Such a function is a *section*; what it gives is
 compared with statement.json value by value, by name. At the end a value of the statement that
-was not compared, and that GIVEN (part 19) does not name with its reason, is a difference too. Of
+was not compared, and that GIVEN (part 20) does not name with its reason, is a difference too. Of
 sentences the numbers are computed, and not the words. Instants are milliseconds since 1970, a
 fraction where a charge is timed more finely; an empty cell is None, which is not zero.
 """
@@ -2929,7 +2930,7 @@ def chain_and_people(pack, seal, statement, own, check):
         waived = set(statement["provisional_months"]) - signed
         check("provisional months without a waiver", 0, len(waived))
 
-# ==== part 19: reading, comparing and printing ====================================================
+# ==== part 19: reading and comparing ==============================================================
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -3053,6 +3054,7 @@ class Checks:
     def wrong(self):
         return [line for line in self.lines if not line[3]]
 
+# ==== part 20: what is left, and printing (§11) ===================================================
 
 SENTENCES = (r"headline|training\.message|memory\.\*\.sentence|exceptions\.\*\.text"
              r"|rightsizing\.\*\.(why|load|next_step|no_proposal|money|guidance\.\*\.says)")
@@ -3070,6 +3072,14 @@ GIVEN = {
 """The values of a statement that are not computed here, and why; all others are."""
 
 
+@section
+def census(week):
+    """§11: whether any value is left that no section above computed and GIVEN does not name."""
+    left = sorted({one for one in week.check.left(week.said) if not is_given(one)})
+    week.check("values that nothing here computes", [], left)
+    return {}
+
+
 def recompute(pack, statement):
     """All figures of a statement from the pack's tables; a Checks that says which are equal."""
     with localcontext(EXACT):
@@ -3077,9 +3087,6 @@ def recompute(pack, statement):
         for one in SECTIONS:
             week.check.section = one
             week.check.all_of("", statement, one(week))
-        week.check.section = None
-        week.check("values that nothing here computes", [], sorted(
-            {one for one in week.check.left(statement) if not is_given(one)}))
         return week.check
 
 
