@@ -196,7 +196,7 @@ def left_proposal() -> models.Model:
     return LeftProposal(look=look, text="Small.", at=NOW, by="Ada")
 
 
-def of_a_document(name: str, **values: object) -> models.Model:
+def of_a_document(name: str, /, **values: object) -> models.Model:
     model = apps.get_model("ledger", name)
     return model(document=growing.saved(growing.document()), **values)
 
@@ -221,6 +221,7 @@ BUILDERS: dict[str, Callable[[], models.Model]] = {
     ),
     "LeftProposal": left_proposal,
     "ModelConfig": lambda: of_a_document("ModelConfig", model="m", config={}, posted_at=NOW),
+    "Origin": lambda: of_a_document("Origin", name="n", origin="o", source="s", at=NOW, by="Ada"),
     "PeriodConfirmation": lambda: PeriodConfirmation(
         issuer="i", billing_period="2026-11", at=NOW, by="Ada"
     ),
