@@ -221,9 +221,7 @@ def _of_steps(seen: Seen, limit: int, most: Between, p99: Between) -> tuple[str,
     if most.most is not None and most.most < limit:
         part = ""
         if seen.activation_peak_bytes is not None:
-            free = int(
-                seen.activation_peak_bytes * (1 - divide(Decimal(most.most), Decimal(limit)))
-            )
+            free = seen.activation_peak_bytes * (limit - most.most) // limit
             part = (
                 f" Were the activation peak ({gib(seen.activation_peak_bytes)}) all of the step's "
                 f"tokens, {gib(free)} of it would go to the cache: at most that."

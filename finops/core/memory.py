@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from .money import divide, grouped
+from .money import EXACT, divide, grouped
 from .period import instant_of, milliseconds
 from .presence import Span, spans_of
 
@@ -195,7 +195,8 @@ def sentence(figures: KvFigures) -> str:
         f"{grouped(figures.reserved_tokens)} tokens at its start"
     )
     if figures.active_tokens_mean is not None and figures.reserved_tokens_mean:
-        share = figures.active_tokens_mean * 100 / figures.reserved_tokens_mean
+        hundredfold = EXACT.multiply(figures.active_tokens_mean, Decimal(100))
+        share = divide(hundredfold, figures.reserved_tokens_mean)
         text += f"; on average live requests used {share:.1f} % of it"
     text += "."
     if figures.contiguous_slots is not None and figures.peak_running is not None:

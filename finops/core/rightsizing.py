@@ -6,15 +6,17 @@ never averaged. A level is told by its upper edge: use was at most that for the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Final
 
 from .cache import LEVELS
-from .money import divide, plain, round_half_even
+from .money import EXACT, divide, plain, round_half_even
 
 DAY_MS: Final = 86_400_000
+_SHARE: Final = re.compile(r"[0-9]*\.?[0-9]+")
 LEAST_DAYS: Final = 7
 LEAST_COVERAGE: Final = Decimal("0.95")
 LOWER_BAND: Final = Decimal("0.60")
@@ -98,6 +100,11 @@ class Advice:
     proposal: Prediction | None
     no_proposal: str | None
     steps: tuple[Prediction, ...]
+
+
+def share_in(text: str | None) -> Decimal | None:
+    """A share of memory as a label or a log writes it, in plain digits; None for any other text."""
+    return Decimal(text) if text and _SHARE.fullmatch(text) else None
 
 
 def percentile(levels_ms: Mapping[str, int], share: Decimal) -> Decimal | None:
@@ -294,9 +301,9 @@ def money_sentence(
     )
     if cost is None or currency is None:
         return text + "; what they cost is not known here."
-    worth = round_half_even(cost * freed_bytes / total_bytes, 2)
+    worth = divide(EXACT.multiply(cost, Decimal(freed_bytes)), Decimal(total_bytes))
     paid = round_half_even(cost, 2)
     return text + (
         f": of the {paid:,f} {currency} paid in this window, the freed share is "
-        f"{worth:,f} {currency}."
+        f"{round_half_even(worth, 2):,f} {currency}."
     )

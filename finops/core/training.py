@@ -164,7 +164,7 @@ def message(value: Value, currency: str) -> str:
     budget = value["budget"]
     if budget and budget["forecast"] is not None:
         share, elapsed = (
-            round_half_even(Decimal(budget[name]) * 100, 0)
+            round_half_even(EXACT.multiply(Decimal(budget[name]), Decimal(100)), 0)
             for name in ("share_spent", "share_elapsed")
         )
         over = Decimal(budget["forecast_over_budget"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from .money import divide, round_half_even
+from .money import EXACT, divide, round_half_even
 
 HUNDRED = Decimal(100)
 READ_TWICE = (
@@ -30,7 +30,8 @@ def compared(now: Decimal, before: Decimal) -> str:
     """`12 % less than`, `5 % more than` or `as much as`, rounded to whole per cent."""
     if now == before:
         return "as much as"
-    share = abs(divide(HUNDRED * (now - before), before))
+    change = EXACT.multiply(HUNDRED, EXACT.subtract(now, before))
+    share = divide(change, before).copy_abs()  # abs() would round to the digits of its context
     whole = round_half_even(share, 0 if share >= 1 else 1)
     if not whole:
         return "about as much as"

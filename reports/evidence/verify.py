@@ -580,7 +580,11 @@ class Exchange:
         if not rate:
             return terms
         classes = {name: self.convert(price, rate) for name, price in terms["classes"].items()}
-        return terms | {"currency": self.target, "classes": classes} | {
+        (day, own, other), currency = rate, terms["currency"]
+        quoted = {"currency": currency, "cost_per_million_tokens": frozen_price(terms), "day": day,
+                  "from_per_eur": own, "to_per_eur": other, "rate": quotient(other, own),
+                  "document_digests": self.documents(currency, day)}
+        return terms | {"currency": self.target, "classes": classes, "quoted": quoted} | {
             name: self.convert(terms[name], rate) for name in ("cost", "declared_price")}
 
 
@@ -1041,6 +1045,14 @@ def numbers(text, names=()):
     return [Decimal(one) for one in re.findall(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?!\w)", text)]
 
 
+def in_order(text, told):
+    """Whether numbers stand in a text in their order; others may stand between, as in names."""
+    told, there = [abs(rounded(*n) if isinstance(n, tuple) else Decimal(n)) for n in told], 0
+    for number in numbers(text):
+        there += told[there:there + 1] == [number]
+    return there == len(told)
+
+
 @section
 def reaches(week):
     """§4: how far cost and tokens reach, and the hours that have both."""
@@ -1066,14 +1078,24 @@ TERMS = ("kind", "basis", "quality", "author", "approver", "currency", "model", 
          "legacy", "note", "frozen_at")
 
 
+def frozen_tokens(terms):
+    return (terms["prompt_tokens"] or 0) + (terms["generation_tokens"] or 0)
+
+
+def frozen_price(terms):
+    """A baseline's price: declared, else measured; None where it has neither."""
+    cost, tokens = terms["cost"], frozen_tokens(terms)
+    measured = quotient(cost * MILLION, tokens) if cost is not None and tokens else None
+    return measured if terms["declared_price"] is None else terms["declared_price"]
+
+
 def against_baseline(terms, w, currency, end):
     """§6: what this week's tokens would have cost at the baseline, and the saving."""
     classes, declared, cost = terms["classes"], terms["declared_price"], terms["cost"]
-    old = (terms["prompt_tokens"] or 0) + (terms["generation_tokens"] or 0)
-    price = declared or (quotient(cost * MILLION, old) if cost and old else None)
+    old, price = frozen_tokens(terms), frozen_price(terms)
     since = instant(terms["period_end"]) or instant(terms["frozen_at"])
     period = {"start": terms["period_start"], "end": terms["period_end"]}
-    found = {name: terms[name] for name in TERMS} | {
+    found = {name: terms[name] for name in (*TERMS, "quoted") if name in terms} | {
         "workload": w["slug"], "cost_per_million_tokens": price, "age_days": (end - since) // DAY,
         "ageing": end - since > 180 * DAY, "actual": w["cost"], "sensitivity": [],
         "by_class": False,
@@ -1090,7 +1112,8 @@ def against_baseline(terms, w, currency, end):
         would = sum((quotient(classes.get(name, classes["prompt"]) * count, MILLION)
                      for name, count in by_class(tokens).items()), Decimal(0))
     else:
-        would = quotient(price * total, MILLION) if declared else quotient(cost * total, old)
+        would = (quotient(cost * total, old) if declared is None
+                 else quotient(price * total, MILLION))
     found |= {"counterfactual": would, "saving": would - w["cost"],
               "saving_share": quotient(would - w["cost"], would) if would else None,
               "break_even_cost_per_million_tokens": quotient(w["cost"] * MILLION, total)}
@@ -1331,11 +1354,16 @@ def memory(week):
         | week.engines.twice(str(number)) | _engine(rows, week.workloads[slug])
         for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name)]
     for row, said in zip(found, week.said["memory"]):
-        active, reserved = row["active_tokens_mean"], row["reserved_tokens_mean"]
-        share = quotient(active * 100, reserved) if active is not None and reserved else None
-        sentence(week, f"memory of {row['engine']}", said["sentence"], [(share, 1), *(row[name] for name in (
-            "reserved_tokens", "peak_running", "max_model_len", "contiguous_slots"))])
+        sentence(week, f"memory of {row['engine']}", said["sentence"], reservation(row))
     return {"memory": found}
+
+
+def reservation(row):
+    """What the sentence on a reservation may say (§8.7)."""
+    active, reserved = row["active_tokens_mean"], row["reserved_tokens_mean"]
+    share = quotient(active * 100, reserved) if active is not None and reserved else None
+    return [(share, 1), *(row[name] for name in (
+        "reserved_tokens", "peak_running", "max_model_len", "contiguous_slots"))]
 
 
 def by_name(one):
@@ -1365,7 +1393,7 @@ def _engine(rows, workload):
         "last_seen": written(max(row["there"][1] for row in rows)),
         "reserved_tokens": pool,
         "reserved_bytes": pool * each if pool is not None and each else None,
-        "reserved_tokens_mean": quotient(reserved, seen) if seen and reserved is not None else None,
+        "reserved_tokens_mean": quotient(reserved, seen) if seen and reserved else None,
         "reserved_bytes_mean": quotient(held, seen) if seen and held is not None else None,
         "active_tokens_mean": quotient(active, seen) if seen else None,
         "active_bytes_mean": quotient(active * each, seen) if seen and each else None,
@@ -1930,14 +1958,14 @@ def sentences(engine, value, cost):
     if proposal and proposal["change_bytes"] < 0:
         freed, total = -proposal["change_bytes"], engine.told["total_bytes"]
         money = [(Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
-                 (Fraction(cost) * freed / total, 2), engine.told["gpus"],
+                 (quotient(cost * freed, total), 2), engine.told["gpus"],
                  engine.told["engines_on_card"]]
     hours = [{row["hour"] // HOUR % 168 for row in engine.rows if row["observed_ms"] + row["stale_ms"]},
              {row["hour"] // HOUR % 168 for row in engine.rows if row["peak_running"]}]
     load = [*map(len, hours), 168, 95, value["peak_running"], engine.told["earlier_peak_running"],
             engine.told["earlier_days"], *bucket_of(engine.lengths["prompts"], 95)]
-    return {"why": why, "next_step": [to, (step, 2), 7, 8], "no_proposal": [8], "money": money,
-            "load": load}
+    return {"why": why, "next_step": [to, step and short(step), 7, 8], "no_proposal": [8],
+            "money": money, "load": load}
 
 
 def advice(engine, value):
@@ -1964,10 +1992,11 @@ def advice(engine, value):
         "--max-num-batched-tokens": [99, tokens, *step, *steps, *size(peak), *size(cut),
                                      *over(engine.lengths["steps"], (tokens or 0) // 2)],
         "tensor-parallel buffers": [told["log_tensor_parallel"], *size(other), *size(alone),
-                                    *size(other and alone and max(0, other - alone))],
+                                    *size(None if None in (other, alone)
+                                          else max(0, other - alone))],
         "memory taken before sizing": [
-            *size(total), *size(total and free and total - free), total and free and Decimal(
-                free * 100 // total) / 100, *size(free and budget and abs(free - budget))],
+            *size(total), *size(less(total, free)), *size(less(free, budget)),
+            None if None in (total, free) else Decimal(free * 100 // total) / 100],
         "--kv-cache-dtype": [8, 16, 99, (p99, 1), p99 and (rounded(p99 / 200, 4) * 100, 1),
                              2 * (engine.last["pool_tokens"] or 0)],
         "--enable-prefix-caching": [hits, queries, (Fraction(hits * 100, queries), 1)
@@ -1994,6 +2023,11 @@ def over(buckets, limit):
     lows = [0] + [edge for edge, _ in buckets]
     return [sum(n for low, (_, n) in zip(lows, buckets) if low >= limit),
             sum(n for edge, n in buckets if edge is None or edge > limit)]
+
+
+def less(one, other):
+    """Their difference; None where either is not known, which is not zero."""
+    return None if None in (one, other) else one - other
 
 
 def size(bytes_):
@@ -2247,13 +2281,18 @@ def training(week):
         "share_of_inference": quotient(mine, inference) if inference > 0 else None}
     for side in ("lower", "upper"):
         found[f"late_cost_{side}"] = sum(one[side] for one in late) if late else None
-    budget = found["budget"] or defaultdict(lambda: None)
-    amounts = mine, inference, found["late_cost_lower"], found["late_cost_upper"], budget["forecast"]
-    shares = (budget[name] and budget[name] * 100 for name in ("share_spent", "share_elapsed"))
-    sentence(week, "training", (week.said["training"] or {}).get("message"),
-             [*((one, 2) for one in amounts), *((one, 0) for one in shares)],
-             week.currency, budget["quarter"])
+    sentence(week, "training", (week.said["training"] or {}).get("message"), spending(found),
+             week.currency, (found["budget"] or {}).get("quarter"))
     return {"training": found}
+
+
+def spending(found):
+    """What the sentence on training may say: amounts, and of the budget what is spent and when."""
+    budget = found["budget"] or defaultdict(lambda: None)
+    amounts = [found[name] for name in (
+        "cost", "inference_cost", "late_cost_lower", "late_cost_upper")] + [budget["forecast"]]
+    shares = (budget[name] and budget[name] * 100 for name in ("share_spent", "share_elapsed"))
+    return [*((one, 2) for one in amounts), *((one, 0) for one in shares)]
 
 
 def portion(cost, share):
@@ -2461,7 +2500,8 @@ def exceptions(week):
         for kind, subject, amount, currency, *told in source(week):
             known[kind, subject, currency] = amount, told
     said = [(one["kind"], one["subject"], one["currency"]) for one in week.said["exceptions"]]
-    mine = [key for key in said if key[0] in TOLD and key[1] != "report"]
+    mine = [key for key in said  # that of the report itself is of no workload
+            if key[0] in TOLD and key[:2] != ("currencies-mixed", "report")]
     week.check("exceptions that the rows tell of", sorted(mine, key=str),
                sorted((key for key in known if key[0] in TOLD), key=str))
     for key, one in zip(said, week.said["exceptions"]):
@@ -2474,10 +2514,8 @@ def exceptions(week):
             row["amount"] = amount
         rows.append(row)
         if key[0] in TOLD:
-            told, there = [abs(rounded(*n) if isinstance(n, tuple) else Decimal(n)) for n in told], []
-            for number in numbers(one["text"]):  # others may stand between them, as parts of names
-                there += [number] if told[len(there):len(there) + 1] == [number] else []
-            week.check(f"numbers of the exception {key[0]} {key[1]}", there == told, True)
+            week.check(f"numbers of the exception {key[0]} {key[1]}",
+                       in_order(one["text"], told), True)
     return {"exceptions": rows}
 
 

@@ -126,7 +126,7 @@ def _prices_of_gpus(period: Period, as_of: datetime | None = None) -> Iterator[M
         shown = " to ".join(dict.fromkeys(plain(one.quantize(SHOWN_PLACES)) for one in prices))
         yield MoneyException(
             "unit-price-implausible",
-            f"{issuer} {model} × {plain(count)}",
+            f"{issuer} {model} × {plain(count.normalize())}",  # 8.0 GPUs are 8
             f"{issuer}: {lines} lines of {model} cost {shown} {currency} a GPU-hour; between "
             f"{plain(bounds.lowest)} and {plain(bounds.highest)} USD were to be expected "
             f"({bounds.source}). A unit or a price may be wrong",

@@ -169,6 +169,13 @@ class Reading:
         return bool(spans) and all(span.ended for span in spans)
 
 
+def _workloads(as_of: datetime | None) -> list[Workload]:
+    """The workloads by slug, character by character: a database sorts by the language it was set
+    up in, and a report and its second computation have to agree on any of them."""
+    known = Workload.objects.filter(known_by(as_of, "created_at"))
+    return sorted(known, key=lambda one: one.slug)
+
+
 def read(period: Period, as_of: datetime | None = None) -> Reading:
     """Reads a period of whole hours once, its shared charges split."""
     charges, series = assign_charges(as_of), assign_series(as_of)
@@ -182,7 +189,7 @@ def read(period: Period, as_of: datetime | None = None) -> Reading:
         series_places=series,
         charge_places=charges,
         ledger=ledger,
-        workloads=list(Workload.objects.filter(known_by(as_of, "created_at")).order_by("slug")),
+        workloads=_workloads(as_of),
         whole=costs(period, charges, as_of, nodes.nodes, rates),
         cost_span=cost_span(period, as_of),
         source_spans=source_spans(period, as_of),

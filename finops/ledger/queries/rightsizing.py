@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import Max
 
 from finops.core.ladder import Rung, ladder
-from finops.core.money import divide, plain, round_half_even
+from finops.core.money import EXACT, divide, plain, round_half_even
 from finops.core.period import Period, hour_of, milliseconds, rfc3339
 from finops.core.rightsizing import (
     LEAST_DAYS,
@@ -24,6 +24,7 @@ from finops.core.rightsizing import (
     money_sentence,
     percentile,
     predict,
+    share_in,
     summed,
 )
 from finops.core.sizing_rows import inputs
@@ -221,13 +222,8 @@ def _highest(values: Any) -> int | None:
 def _utilization(engine: EngineMemory, last: _Hour) -> Decimal | None:
     """The setting by the engine's own labels, else by its log."""
     log = engine.start.figures.get("utilization") if engine.start else None
-    for text in (last.configuration.get("gpu_memory_utilization"), log):
-        try:
-            if text:
-                return Decimal(text)
-        except InvalidOperation:
-            continue
-    return None
+    label = share_in(last.configuration.get("gpu_memory_utilization"))
+    return share_in(log) if label is None else label
 
 
 def is_sized_by_hand(configuration: Mapping[str, str]) -> bool:
@@ -260,7 +256,8 @@ def _money(
         whole = reading.whole.cost(engine.slug, reading.currency)
         mine = once(other for other in known.engines if other.slug == engine.slug)
         gpus = sum(other.gpus for other in mine)
-        cost = divide(whole * engine.gpus, Decimal(gpus)) if whole and gpus else None
+        paid = EXACT.multiply(whole, Decimal(engine.gpus))
+        cost = divide(paid, Decimal(gpus)) if whole and gpus else None
     return money_sentence(
         freed_bytes=-proposal.change_bytes,
         total_bytes=window.total_bytes,
