@@ -1225,6 +1225,7 @@ class Engines:
 
     def __init__(self, week):
         self.hours, self.preempted, self.seen, of_series = {}, {}, set(), defaultdict(list)
+        self.placed = {}  # as hours, but each hour where a rule gave it that hour
         self.told = {row["series"]: row for row in week.pack.table("engine_settings")}
         named = {row["series"]: row for row in week.pack.table("engines")}
         for row in week.pack.table("cache_hours"):
@@ -1239,6 +1240,7 @@ class Engines:
             hours = {row["hour"] for row in rows}
             for row in rows:
                 row["there"] = there(row, hours)
+            self._place(week, named[number], rows)
             place = week.tokens.place(named[number], rows[-1]["hour"])
             self.told[number] |= {"each": None, "out": place[0] == "out of scope", "slug": None}
             if place[0] == "workload":
@@ -1252,13 +1254,23 @@ class Engines:
                 key = row["target"], row["engine"]
                 self.preempted[key] = self.preempted.get(key, 0) + row["count"]
 
+    def _place(self, week, engine, rows):
+        """The hours that each workload has of an engine; to itself they are all there is of it."""
+        mine = defaultdict(list)
+        for row in rows:
+            mine[week.tokens.place(engine, row["hour"])].append(row)
+        for (kind, slug), some in mine.items():
+            if kind == "workload":
+                hours = {row["hour"] for row in some}
+                self.placed[slug, engine["name"], int(engine["series"])] = [
+                    row | {"there": there(row, hours)} for row in some]
+
+    def stale_ms(self, slug):
+        return sum(row["stale_ms"] for (of, _, number), rows in self.placed.items()
+                   if of == slug and self.twice(str(number))["counts"] for row in rows)
+
     def preemptions(self, row):
         return self.preempted.get((row["target"], row["engine"]))
-
-    def of(self, slug, name=None):
-        """The hours of a workload's engines, or of one of them."""
-        return [row for key, rows in sorted(self.hours.items()) for row in rows
-                if key[0] == slug and name in (None, key[1])]
 
     def once(self, slug):
         """The numbers and hours of a workload's engines, what may be one engine once."""
@@ -1352,7 +1364,7 @@ def memory(week):
     found = [
         {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
         | week.engines.twice(str(number)) | _engine(rows, week.workloads[slug])
-        for (slug, name, number), rows in sorted(week.engines.hours.items(), key=by_name)]
+        for (slug, name, number), rows in sorted(week.engines.placed.items(), key=by_name)]
     for row, said in zip(found, week.said["memory"]):
         sentence(week, f"memory of {row['engine']}", said["sentence"], reservation(row))
     return {"memory": found}
@@ -2555,8 +2567,7 @@ def of_workloads(week):
             yield "ageing-baseline", slug, None, None, terms["age_days"], 180
         if terms and not terms["approver"]:
             yield "baseline-not-approved", slug, None, None
-        engines = week.engines.once(slug).values()
-        if stale := sum(row["stale_ms"] for rows in engines for row in rows) // 1000:
+        if stale := week.engines.stale_ms(slug) // 1000:
             yield "stale-gauges", slug, None, None, stale
         held, billed = (week.gpu_hours(slug, week.span, shapes) for shapes in (False, True))
         if week.met and None not in (held, billed) and abs(held - billed) * 20 > max(held, billed):

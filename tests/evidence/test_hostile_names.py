@@ -173,3 +173,32 @@ def test_a_baseline_in_another_currency_keeps_no_week_from_its_seal(
     assert row["currency"] == currency and row["quoted"]["currency"] == "USD"
     quoted = [place for place, _ in leaves(statement) if "quoted" in place]
     assert len(quoted) > 12 and figures_not_found(files, statement, quoted) == []
+
+
+@pytest.mark.parametrize("then", ["talk", "out-of-scope"])
+def test_an_engine_that_a_rule_moves_within_the_week(tmp_path: Path, then: str) -> None:
+    """Its cache stands in the memory of both workloads, each with its own hours; one of the two
+    engines stands still, and that time is told of both."""
+    small_company.found(tmp_path)
+    fleet = gpu_fleet.Fleet(hours=6, step=300)
+    fleet.engine("chat-0", 0.2)
+    fleet.gpu("GPU-a", 74_000, 7_000, exported_namespace="llm", exported_pod="chat-0")
+    still = {"job": "vllm", "instance": "chat-1:8000", "namespace": "llm", "pod": "chat-1",
+             "engine": "0", "model_name": "meta-llama/Llama-3.1-8B-Instruct"}  # fmt: skip
+    for name, value in (("prompt_tokens_total", 5), ("generation_tokens_total", 5),
+                        ("kv_cache_usage_perc", 0.5)):  # fmt: skip
+        fleet.gauge(f"vllm:{name}", value, **still)
+    pool = {"block_size": "16", "num_gpu_blocks": "2000", "gpu_memory_utilization": "0.9"}
+    fleet.gauge("vllm:cache_config_info", 1, **still, **pool)
+    ingested(fleet.write(tmp_path / "week.om"), gpu_fleet.config(tmp_path / "config.json"))
+    for slug in ("chat", "talk"):
+        command("workload", "add", slug, "--model", "meta-llama/Llama-3.1-8B-Instruct", "--stack",
+                "vllm", "--by", "Ada")  # fmt: skip
+    noon = "2026-11-16T03:00:00Z"
+    command("rule", "add", "chat", "--series", "namespace=llm", "--to", noon, "--by", "Ada")
+    command("rule", "add", then, "--series", "namespace=llm", "--from", noon, "--by", "Ada")
+    statement = closed()
+    named = [row["workload"] for row in statement["memory"]]
+    assert named == ["chat"] * 2 + ["talk"] * (2 if then == "talk" else 0)
+    stale = {e["subject"] for e in statement["exceptions"] if e["kind"] == "stale-gauges"}
+    assert stale == set(named)

@@ -161,7 +161,7 @@ def one_workload(slug: str, tokens: dict[str, Any]) -> Any:
     return SimpleNamespace(
         rows={slug: {"slug": slug, "week_tokens": tokens, "purpose": "inference"}},
         baseline=lambda _: None, whole=SimpleNamespace(whole={}), currency="USD", met=None, span=None,
-        engines=SimpleNamespace(once=lambda _: {}), gpu_hours=lambda *_: None,
+        engines=SimpleNamespace(stale_ms=lambda _: 0), gpu_hours=lambda *_: None,
     )  # fmt: skip
 
 
