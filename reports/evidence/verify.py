@@ -2998,7 +2998,8 @@ def written(at):
     """An instant as the report writes it."""
     if at is None:
         return None
-    return (EPOCH + timedelta(milliseconds=at)).isoformat().replace("+00:00", "Z")
+    at = timedelta(microseconds=int(at * 1000))  # a charge may be timed finer than a millisecond
+    return (EPOCH + at).isoformat().replace("+00:00", "Z")
 
 
 KINDS = {column: kind for kind, columns in {

@@ -202,3 +202,27 @@ def test_an_engine_that_a_rule_moves_within_the_week(tmp_path: Path, then: str) 
     assert named == ["chat"] * 2 + ["talk"] * (2 if then == "talk" else 0)
     stale = {e["subject"] for e in statement["exceptions"] if e["kind"] == "stale-gauges"}
     assert stale == set(named)
+
+
+@pytest.mark.parametrize("currency", ["", "CAD"])
+def test_charges_timed_to_the_microsecond(tmp_path: Path, settings: Any, currency: str) -> None:
+    settings.REPORT_CURRENCY = currency
+    small_company.found(tmp_path)
+    if currency:
+        currencies.rates(tmp_path)
+    rows = small_company.charges()
+    finer = {"ChargePeriodStart": "2026-11-16T07:00:00.000001Z",
+             "ChargePeriodEnd": "2026-11-16T09:00:00.123456Z", "ChargeCategory": "Usage"}  # fmt: skip
+    rows += [rows[-1] | finer | {"ResourceId": name} for name in ("i-a", "i-b")]
+    path = tmp_path / "finer.csv"
+    path.write_text(small_company.csv_text(rows))
+    assert ingested(path)[0]["status"] == "posted"
+    command("workload", "add", "tune", "--model", "m", "--stack", "torchrun", "--purpose",
+            "training", "--by", "Ada")  # fmt: skip
+    command("rule", "add", "tune", "--charge", "resource=i-b", "--order", "1", "--by", "Ada")
+    command(
+        "training-budget", "set", "2026-Q4", "20", "--currency", currency or "USD", "--by", "Ada"
+    )
+    statement = closed()
+    assert statement["reaches"]["cost"] == "2026-11-16T09:00:00.123456Z"
+    assert statement["training"]["budget"]["forecast"] is not None
