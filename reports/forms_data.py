@@ -9,8 +9,10 @@ from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 
 from finops.core.money import parse_decimal
+from finops.sources import currencies
 from finops.sources.typed_invoice import MOST_LINES, TypedInvoice, TypedLine, gpu_models
 from reports.forms import NOT_A_MONTH, DayField, InvoiceAmountForm, PlainForm
+from reports.widgets import Foreign
 
 MOST_PASTED = 1_000_000
 MOST_LOG_BYTES = 8 * 2**20
@@ -26,7 +28,7 @@ class LogForm(PlainForm):
         label="Or paste its lines",
         required=False,
         max_length=MOST_PASTED,
-        widget=forms.Textarea(attrs={"rows": 7, "class": "mono", "spellcheck": "false"}),
+        widget=Foreign(attrs={"rows": 7, "class": "mono", "spellcheck": "false"}),
         help_text="From the first line the engine printed to the error, or to the line that "
         "tells of its KV cache.",
     )
@@ -171,7 +173,8 @@ class TypedInvoiceForm(TypedLineForm):
         """The invoice as it was typed, with its further lines."""
         values = {name: self.cleaned_data[name] for name in WHOLE_INVOICE}
         lines = (self.line(), *(one.line() for one in further))
-        return TypedInvoice(**values | {"currency": values["currency"].upper()}, lines=lines)
+        currency = currencies.in_capitals(values["currency"])
+        return TypedInvoice(**values | {"currency": currency}, lines=lines)
 
 
 WHOLE_INVOICE = (
@@ -194,7 +197,7 @@ class MappingStartForm(PlainForm):
         label="Or paste its first lines",
         required=False,
         max_length=MOST_PASTED,
-        widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
+        widget=Foreign(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
         help_text="The line of headings and a few rows.",
     )
     mapping = forms.ChoiceField(label="Begin with", required=False)

@@ -7,8 +7,20 @@ from typing import Any
 
 from django import forms
 from django.forms.utils import flatatt
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
+
+from finops.core import signs
+
+
+class Foreign(forms.Textarea):
+    """Text that another program wrote: shown again after an error it is what was pasted, signs that
+    cannot be seen (the colours of a log) among it."""
+
+    def format_value(self, value: Any) -> str | None:
+        """The text as HTML."""
+        text = super().format_value(value)
+        return None if text is None else SafeString(signs.handed_back(conditional_escape(text)))
 
 
 class LongSelect(forms.Select):

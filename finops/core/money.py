@@ -34,7 +34,8 @@ def parse_decimal(text: str) -> Decimal:
     """The exact value of a number as invoices write it: `12.5`, `1.81E-8`, `-3`.
 
     Raises ValueError for NaN, infinity, thousands separators, digits of other scripts (which
-    `Decimal` reads, and readers of a report do not), and exponents or lengths no amount of money can have (method §1; FOCUS NumericFormat).
+    `Decimal` reads, and readers of a report do not), and exponents or lengths no amount of money can
+    have (method §1; FOCUS NumericFormat).
     """
     text = text.strip()
     if not NUMBER.fullmatch(text):

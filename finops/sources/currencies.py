@@ -20,10 +20,18 @@ def codes() -> frozenset[str]:
     return frozenset(row["code"] for row in csv.DictReader(text.splitlines()))
 
 
+def in_capitals(text: str) -> str:
+    """A code in small letters as a code. Letters of other scripts stay what they are: some have a
+    capital that is an ordinary one (`uſd`)."""
+    return text.upper() if text.isascii() else text
+
+
 def refusal(text: str) -> str | None:
     """Why a text is no currency's code; None where it is one, in capital letters."""
     if text in codes():
         return None
+    if in_capitals(text) in codes():
+        return f"is written in capital letters: {text.upper()}"
     if not (len(text) == 3 and text.isascii() and text.isalpha()):
         return "is no currency: it has a code like USD, of three letters"
     return "is no currency of ISO 4217"

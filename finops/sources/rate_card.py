@@ -58,14 +58,14 @@ def card_of(value: object, version: int = 0) -> Card:
     owned = tuple(_owned(one, f"owned[{at}]") for at, one in enumerate(_list(card, "owned")))
     if not rates and not owned:
         raise ValueError("the card has neither rates nor owned hardware")
-    currency = _text(card, "currency", "the card")
-    reason = currencies.refusal(currency.upper())
+    currency = currencies.in_capitals(_text(card, "currency", "the card"))
+    reason = currencies.refusal(currency)
     if reason:
         raise ValueError(f"currency {currency!r} {reason}")
     name = _text(card, "rate_card", "the card")
     if len(name) > LONGEST_NAME:
         raise ValueError(f"rate_card is over {LONGEST_NAME} characters long")
-    return Card(name, currency.upper(), valid_from, valid_to, rates, owned, version)
+    return Card(name, currency, valid_from, valid_to, rates, owned, version)
 
 
 def _rate(value: object, place: str) -> Rate:

@@ -102,7 +102,7 @@ class Row:
     def currency(self, column: str) -> str:
         """A currency's code, required (`sources.currencies`)."""
         text = self.required(column)
-        code = text.upper()
+        code = currencies.in_capitals(text)
         reason = currencies.refusal(code)
         if reason:
             raise Fault(column, text, reason)

@@ -41,7 +41,9 @@ def week_locked(week: str) -> Iterator[None]:
 
 
 def act(report: Report, kind: str, *, by: str, at: datetime, comment: str = "") -> ReportEvent:
-    """Records one act on a report, in its events and in the trail."""
+    """Records one act on a report, in its events and in the trail. NotAllowed for a comment with
+    signs that cannot be seen."""
+    refuse_unseen(comment)
     event = ReportEvent.objects.create(report=report, kind=kind, by=by, at=at, comment=comment)
     trail(
         at=at,

@@ -6,9 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
+from finops.core import signs
 from finops.core.money import round_half_even
 from reports import figures, level_words
 from reports.change_words import became
@@ -33,6 +34,12 @@ register.filter("clock", figures.clock)
 register.filter("became", became)
 register.filter("in_time", level_words.share)
 register.filter("lag", figures.lag)
+
+
+@register.filter
+def as_it_came(value: Any) -> SafeString:
+    """A text of another program in a field that hands it back (`finops.core.signs.handed_back`)."""
+    return SafeString(signs.handed_back(conditional_escape(value)))
 
 
 @register.filter

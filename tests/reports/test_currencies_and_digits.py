@@ -37,6 +37,8 @@ def test_codes_are_those_of_the_standard() -> None:
         assert refusal(withdrawn) is None
     for code in ("XYZ", "XTS", "DBU", "usd", "US$", "", "\uff35\uff33\uff24"):
         assert refusal(code)
+    assert refusal("usd") == "is written in capital letters: USD"
+    assert "capital" not in str(refusal("xyz"))
 
 
 @pytest.mark.parametrize("lines", [3, 120_000])
@@ -54,6 +56,14 @@ def test_a_row_in_no_currency_is_rejected_and_the_others_count(tmp_path: Path, l
         "USD": f"{lines - 1}.00"
     }
     assert RejectedRow.objects.get().column == "BillingCurrency"
+
+
+@pytest.mark.parametrize("text", ["u\u017fd", "\u0131nr", "u\xdf"])
+def test_letters_of_other_scripts_are_no_currency(tmp_path: Path, text: str) -> None:
+    """Their capitals would be: `\u017f`.upper() is S, and `\xdf`.upper() is SS."""
+    (document,) = ingested(focus_file(tmp_path / "a.csv", {"BillingCurrency": text}, {}))
+    assert as_said(document) == [(2, "BillingCurrency", text)]
+    assert Charge.objects.count() == 1
 
 
 def test_small_letters_and_old_money_are_read(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,15 @@ from django.test import Client
 from django.urls import reverse
 
 from finops.core import signs
-from finops.ledger.models import Document, InvoiceAmount, Workload
-from reports.models import Annotation
+from finops.ledger.models import CsvMapping, Document, InvoiceAmount, Workload
+from finops.ledger.operations.documents import stored
+from reports.models import Annotation, ReportEvent
+from reports.operations import sealing
+from reports.operations.refused import NotAllowed
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file
 from tests.ledger.gpu_fleet import Fleet
+from tests.reports.helpers import NOW, make_report
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -26,7 +32,8 @@ pytestmark = [
 ]
 TURNED = "a\u202efdp.exe"
 EACH = ["\u061c", "\u200b", "\u200e", "\u200f", "\u2028", "\u2029", *map(chr, range(0x202A, 0x202F)),
-        *map(chr, range(0x2066, 0x206A)), "\ufeff", "\x00", "\x07", "\x1b", "\x7f", "\x85"]  # fmt: skip
+        *map(chr, range(0x2066, 0x206A)), "\ufeff", "\x00", "\x07", "\x1b", "\x7f", "\x85",
+        "\xad", "\u034f", "\u115f", "\u1160", "\u17b4", "\u180e", "\u3164", "\uffa0"]  # fmt: skip
 
 
 @pytest.mark.parametrize("sign", EACH)
@@ -35,6 +42,15 @@ def test_each_such_sign_is_named_and_shown(sign: str) -> None:
     assert told and f"U+{ord(sign):04X} at place 3" in told
     assert signs.shown(f"ab{sign}c") == f"ab\\u{ord(sign):04x}c"
     assert signs.shown_in_bytes(f"ab{sign}c".encode()).decode() == f"ab\\u{ord(sign):04x}c"
+
+
+def test_tags_which_have_no_shape_are_told_in_two_halves() -> None:
+    for place in (0xE0001, 0xE0041, 0xE007F):
+        text = f"chat{chr(place)}"
+        assert f"U+{place:04X} at place 5" in str(signs.refusal(text))
+        shown = signs.shown(text)
+        assert shown.isascii() and json.loads(f'"{shown}"') == text
+        assert signs.shown_in_bytes(text.encode()).decode() == shown
 
 
 @pytest.mark.parametrize(
@@ -101,3 +117,54 @@ def test_nothing_of_a_page_is_touched_without_them(admin: Client) -> None:
     """Narrow blanks set thousands apart on every page, and stay."""
     answer: Any = admin.get(reverse("imports"))
     assert answer.status_code == 200 and b"\\u" not in answer.content
+
+
+def in_the_field(page: str) -> str:
+    """What the browser hands back of the page's field of text: references are signs again."""
+    (shown,) = re.findall(r"<textarea[^>]*>\n?(.*?)</textarea>", page, re.DOTALL)
+    return unescape(re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), shown))
+
+
+def test_a_log_that_is_shown_again_is_handed_back_as_it_was_pasted(admin: Client) -> None:
+    """Its colours are signs that cannot be seen; what is kept after a look is the log."""
+    path = "/model\u200e <a&b>"
+    log = (
+        "\x1b[1;36m(EngineCore_DP0 pid=71)\x1b[0;0m INFO 10-01 10:00:00 [core.py:58] Initializing a "
+        f"V1 LLM engine (v0.10.2) with config: model='{path}', max_seq_len=4096"
+    )
+    page = admin.post(reverse("memory-log"), {"text": log}).content.decode()
+    assert "\x1b" not in page and "\u200e" not in page
+    assert in_the_field(page) == log
+    admin.post(reverse("memory-log"), {"text": in_the_field(page), "keep": "1"})
+    kept = Document.objects.get(format="engine-log")
+    assert stored(kept.sha256).read_bytes() == log.encode()
+
+
+def test_columns_of_pasted_lines_keep_their_names(admin: Client) -> None:
+    """Windows writes U+200E before days; a heading may begin with one as well."""
+    text = "\u200eBetrag;Tag\n1,5;\u200e01.10.2026\n"
+    page = admin.post(reverse("mapping-edit"), {"text": text}).content.decode()
+    assert "\u200e" not in page
+    assert in_the_field(page) == text
+
+
+def test_constants_of_a_mapping_are_typed(tmp_path: Path) -> None:
+    content = {
+        "columns": {"\u200eday": "ChargePeriodStart", "amount": "BilledCost"},
+        "constants": {"InvoiceIssuerName": TURNED, "BillingCurrency": "EUR"},
+    }
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(CommandError, match=r"InvoiceIssuerName: the sign U\+202E at place 2"):
+        command("mapping", "rz", "--file", tmp_path / "m.json", "--by", "Ada")
+    content["constants"]["InvoiceIssuerName"] = "RZ"
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    command("mapping", "rz", "--file", tmp_path / "m.json", "--by", "Ada")
+    assert "\u200eday" in CsvMapping.objects.get().content["columns"]  # the file's own name
+
+
+def test_comments_on_a_report_refuse_them() -> None:
+    report = make_report()
+    for act in (sealing.review, sealing.approve, sealing.send_back):
+        with pytest.raises(NotAllowed, match=r"U\+202E at place 2"):
+            act(report, by="Benedikt Sommer", at=NOW, comment=TURNED)
+    assert [one.kind for one in ReportEvent.objects.all()] == ["closed"]

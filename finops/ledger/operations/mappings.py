@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from finops.core import signs
 from finops.ledger.models import CsvMapping
 from finops.ledger.operations.locks import lock
 from finops.ledger.which import atomic
@@ -24,6 +25,9 @@ def save_mapping(name: str, content: Mapping[str, Any], *, by: str, at: datetime
     if not NAME.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is no name: small letters, digits, - and _ (at most 80)")
     mapping_of(dict(content))
+    for column, text in (content.get("constants") or {}).items():  # names of columns are the file's
+        if reason := signs.refusal(text):
+            raise ValueError(f"{column}: {reason}")
     with atomic():
         lock("mapping", name)
         newest = CsvMapping.objects.filter(name=name).order_by("-version").first()
