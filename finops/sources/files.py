@@ -56,7 +56,9 @@ class _Unpacked(io.RawIOBase):
         try:
             chunk = self._plain.read1(min(len(buffer), _STEP_BYTES))
         except EOFError:
-            raise Refused(f"{self._name}: the gzip file is cut off") from None
+            raise Refused(
+                f"{self._name}: the gzip file is cut off, or what follows its end is none"
+            ) from None
         except (OSError, _NotGzip) as error:
             raise Refused(f"{self._name}: the gzip file is damaged ({error})") from None
         self._given += len(chunk)

@@ -18,6 +18,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Final
 
+from finops.core import signs
 from finops.core.money import EXACT, add, plain
 from finops.core.period import month_of, rfc3339
 from finops.sources import currencies, gpu_shapes
@@ -251,7 +252,7 @@ def _midnight(day: date) -> str:
 def _check_words(field: str, what: str, text: str) -> None:
     if not text or text != text.strip():
         raise NotUsable(field, f"the {what} must not be empty, nor begin or end with a blank")
-    if len(text) > MOST_LETTERS or not text.isprintable():
+    if len(text) > MOST_LETTERS or not text.isprintable() or signs.refusal(text):
         raise NotUsable(
             field, f"the {what} is over {MOST_LETTERS} letters, or holds what cannot be printed"
         )

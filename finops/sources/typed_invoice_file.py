@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date
@@ -10,9 +11,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from finops.core.money import parse_decimal
+from finops.sources import currencies
 from finops.sources.typed_invoice import NotUsable, TypedInvoice, TypedLine
 
 LARGEST_BYTES: Final = 1 << 20
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INVOICE: Final = frozenset(one.name for one in fields(TypedInvoice))
 _LINE: Final = frozenset(one.name for one in fields(TypedLine))
 _REQUIRED: Final = ("issuer", "invoice", "billing_account", "billing_period", "currency", "lines")
@@ -29,20 +32,31 @@ def read(content: bytes) -> TypedInvoice:
     if len(content) > LARGEST_BYTES:
         raise ValueError("an invoice of over 1 MiB")
     try:
-        value = json.loads(content, parse_float=str, parse_int=str)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(content, parse_float=str, parse_int=str, object_pairs_hook=_once)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     given = _object(value, "the invoice", _INVOICE, _REQUIRED)
     lines = given.get("lines")
     if not isinstance(lines, list):
         raise ValueError("lines is no list")
     words = {name: _text(given, name, "") for name in _REQUIRED if name != "lines"}
+    words["currency"] = currencies.in_capitals(words["currency"])
     return TypedInvoice(
         **words,
         lines=tuple(_line(one, f"lines[{at}]") for at, one in enumerate(lines)),
         tax=_number(given, "tax", "") or Decimal(0),
         credits=_text(given, "credits", "") if given.get("credits") is not None else "",
     )
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object's values; ValueError where a name is given twice, for nobody knows which is meant."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name[:40]!r} is given more than once in one object")
+        found[name] = value
+    return found
 
 
 def place(error: NotUsable) -> str:
@@ -94,7 +108,7 @@ def _number(given: Mapping[str, Any], name: str, at: str) -> Decimal | None:
 def _day(given: Mapping[str, Any], name: str, at: str) -> date:
     text = _text(given, name, at)
     try:
-        if len(text) != 10:
+        if not _DAY.fullmatch(text):  # Python also reads weeks: 2026-W44-6
             raise ValueError(text)
         return date.fromisoformat(text)
     except ValueError:

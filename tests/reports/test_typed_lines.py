@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,12 @@ def changed(line: int | None = None, **values: Any) -> dict[str, Any]:
         (changed(lines=[]), "lines", "from 1 to 200"),
         (changed(lines={}), "lines", "no list"),
         (changed(currency="XYZ"), "currency", "ISO 4217"),
+        (changed(currency="u\u017fd"), "currency", "is no currency"),
+        (changed(1, start="2026-W42-6"), "lines[1].start", "2026-10-31"),
+        (changed(1, end="\u0662\u0660\u0662\u0666-10-20"), "lines[1].end", "2026-10-31"),
+        (changed(issuer="Lam\u202ebda"), "issuer", "cannot be printed"),
+        (changed(invoice="L-77\u3164"), "invoice", "cannot be printed"),  # a letter without a shape
+        (changed(1, amount="1e400"), "lines[1].amount", "1e400"),
         (changed(issuer=["Lambda"]), "issuer", "no text"),
         (["no", "object"], "the invoice", "no object"),
     ],
@@ -139,6 +146,49 @@ def test_a_wrong_value_is_told_at_its_place_and_nothing_is_kept(
     assert place in text and said in text, text
     assert not Charge.objects.exists() and not InvoiceAmount.objects.exists()
     assert not Document.objects.exclude(origin="test").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"issuer": "Lambda", "tax": "1", "tax": "2"}',
+        '{"issuer": "Lambda", "lines": [{"amount": "1", "service": "a", "amount": "100"}]}',
+    ],
+)
+def test_a_value_given_twice_is_refused(tmp_path: Path, text: str) -> None:
+    """Readers of JSON take the last of two; who wrote them meant one."""
+    (tmp_path / "i.json").write_text(text)
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.7")
+    with pytest.raises(CommandError, match="given more than once"):
+        command("invoice-enter", tmp_path / "i.json", "--paper", tmp_path / "paper.pdf")
+
+
+def test_a_currency_in_small_letters_is_booked_as_on_the_page(tmp_path: Path) -> None:
+    assert enter(tmp_path, INVOICE | {"currency": "usd"})["ok"]
+    assert {one.currency for one in counted()} == {"USD"}
+
+
+def test_a_pipe_and_a_device_are_no_files(tmp_path: Path) -> None:
+    """They would be read without an end."""
+    (tmp_path / "i.json").write_text(json.dumps(INVOICE))
+    os.mkfifo(tmp_path / "pipe")
+    for file, paper in (
+        ("i.json", tmp_path / "pipe"),
+        ("i.json", "/dev/zero"),
+        ("pipe", "/dev/zero"),
+    ):
+        with pytest.raises(CommandError, match="no such file"):
+            command("invoice-enter", tmp_path / file, "--paper", paper, "--by", "Ada")
+    assert not Charge.objects.exists()
+
+
+def test_more_lines_than_an_invoice_has_are_said_and_nothing_is_booked(admin: Client) -> None:
+    for count in ("201", "many"):
+        answer = post(admin, follow=False, **{"line-TOTAL_FORMS": count, "line-INITIAL_FORMS": "0"})
+        assert answer.status_code == 200
+        assert answer.context["further"].non_form_errors()
+        assert str(answer.context["further"].non_form_errors()) in html_of(answer)
+    assert not Charge.objects.exists()
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ class Command(Base):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         file, by = options["file"], options["by"] or getpass.getuser()
+        for name in (file, options["paper"]):  # a pipe or a device would be read without an end
+            if not Path(name).is_file():
+                raise CannotRun(f"{name}: there is no such file")
         try:
             invoice = read(Path(file).read_bytes())
             with Path(options["paper"]).open("rb") as paper:
