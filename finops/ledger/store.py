@@ -176,7 +176,7 @@ def gather(
         listing: Listing = next(coming)
         result = None
         if door.access.remote_read and not listing.warnings:
-            result = _gather_remotely(door, listing, coming)
+            result = _gather_remotely(door, listing, coming, period)
     finally:
         answers.close()  # of a reading that was given up, no more is asked for
     if result is None:
@@ -213,9 +213,12 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
     return result
 
 
-def _gather_remotely(door: Door, listing: Listing, coming: Iterable[bytes]) -> Gathered | None:
+def _gather_remotely(
+    door: Door, listing: Listing, coming: Iterable[bytes], period: Period
+) -> Gathered | None:
     """The same by remote read; None where it fails, or names a series that the query API does not
-    know: then its labels are not those of the series."""
+    know: then its labels are not those of the series. Samples beyond the window, which a store may
+    answer by the block, are left out."""
     answers, place = Answers(), bytearray()
     try:
         for packed in coming:
@@ -226,8 +229,10 @@ def _gather_remotely(door: Door, listing: Listing, coming: Iterable[bytes]) -> G
     if not listing.knows(answers.series):
         logger.info("%s: asked by queries, for remote read adds labels", door.base)
         return None
+    start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
+    series = [one for one in answers.series if _inside(one, start_ms, end_ms)]
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
-    return Gathered(answers.series, notes=notes)
+    return Gathered(series, notes=notes)
 
 
 def _ahead(asking: Sequence[Callable[[], Any]]) -> Iterator[Any]:

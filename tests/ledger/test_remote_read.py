@@ -14,9 +14,11 @@ from finops.ledger.operations.sources import add_source
 from finops.ledger.probe import probe
 from finops.ledger.store import Gathered, gather
 from finops.sources.samples import encode
-from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, replay
+from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, recorded, replay
 from tests.ledger.test_collect import AFTER, FIRST, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
 from tests.ledger.totals import token_totals
+from tests.sources.test_remote_read import answered
+from tests.sources.test_remote_read import series as written
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "sample"]),
@@ -92,6 +94,35 @@ def test_where_remote_read_fails_queries_are_asked(body: bytes, status: int) -> 
             read = gather(door, (), FIRST)
     assert [path for path, _, _ in store.seen].count("/api/v1/read") == 1
     assert encode(read.series) == encode(plain.series)
+
+
+def test_samples_beyond_the_window_are_left_out_as_of_queries() -> None:
+    """A store may answer by the block; the other hour's samples come with the other window."""
+    import cramjam
+
+    with replay() as store:
+        with Door(Access(store.url)) as door:
+            plain = gather(door, (), FIRST)
+        named = {one.metric: set[tuple[tuple[str, str], ...]]() for one in plain.series}
+        for one in plain.series:
+            named[one.metric].add(one.labels)
+        both_hours = [
+            written(row["metric"], [(round(at * 1000), float(v)) for at, v in row["values"]])
+            for row in recorded()
+            if apart(row["metric"]) in named.get(row["metric"]["__name__"], set())
+        ]
+        replies = [answered(*both_hours), *[answered()] * 9]  # a metric or more in each request
+        store.replies = [None, *(Reply(bytes(cramjam.snappy.compress_raw(r))) for r in replies)]
+        store.seen.clear()
+        with Door(Access(store.url, remote_read=True), Limits(attempts=1)) as door:
+            read = gather(door, (), FIRST)
+    assert "/api/v1/query" not in [path for path, _, _ in store.seen]
+    assert len(both_hours) == len(plain.series) > 50
+    assert encode(read.series) == encode(plain.series)
+
+
+def apart(metric: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, text) for name, text in metric.items() if name != "__name__"))
 
 
 def test_an_answer_too_large_once_unpacked_is_refused() -> None:
