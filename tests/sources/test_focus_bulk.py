@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from finops.core.allocation import OUT_OF_SCOPE, Place, Rule, charge_matchers
 from finops.core.matching import parse_matchers
-from finops.sources import bulk_chunks, bulk_harmless, bulk_store, focus, focus_bulk
+from finops.sources import bulk_chunks, bulk_csv, bulk_harmless, bulk_store, focus, focus_bulk
 from finops.sources.bulk_table import LINE, KeptTable, SumsTable
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import AMOUNTS, DIMENSIONS, is_summable
@@ -351,6 +351,27 @@ def test_rows_of_another_length_are_rejected_both_ways(
     else:
         _, _, rejections, _ = both_ways(path)
         assert len(rejections) == bool(cells)
+
+
+@pytest.mark.parametrize("cells", [-1, 1])
+def test_one_uneven_row_at_any_place_of_what_the_engine_holds_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    """At the edges of its buffers too, where it gives fewer rows and no error."""
+    monkeypatch.setattr(bulk_csv, "LONGEST_LINE", 1000)  # a buffer holds 16 of those
+    monkeypatch.setattr(bulk_chunks, "CHUNK_BYTES", 1 << 20)
+    header, *lines = focus_text({"ResourceId": f"i-{i}"} for i in range(200)).splitlines()
+    edges = [n * 16_000 // (len(lines[50]) + 1) for n in (1, 2)]
+    assert edges[1] + 2 < len(lines)
+    path = folder / "lines.csv"
+    for place in (0, 1, *(edge + by for edge in edges for by in range(-2, 3)), 198, 199):
+        uneven = f"{lines[place]}," if cells > 0 else lines[place].rpartition(",")[0]
+        path.write_text("\n".join((header, *lines[:place], uneven, *lines[place + 1 :], "")))
+        records = list(told(focus_bulk.parse(path, path.name, "focus", [], 1).records))
+        (rejected,) = (one for one in records if isinstance(one, Rejection))
+        assert rejected.line == place + 2
+        charges = [one for one in records if isinstance(one, ChargeRecord)]
+        assert sum(one.line_count for one in charges) == len(lines) - 1
 
 
 def test_texts_known_to_be_harmless_hide_no_machine(
