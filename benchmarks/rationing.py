@@ -47,6 +47,7 @@ class _Ration:
         self.left_s, self.at = 0.0, time.monotonic()
         self.used = {one: run_seconds(one) for one in self._members()}
         self.is_stopped = False
+        self.stopped: set[int] = set()  # what has lost its parent meanwhile is no longer a member
 
     def _members(self) -> list[int]:
         return [self.pid, *descendants(self.pid)]
@@ -64,9 +65,13 @@ class _Ration:
             self.send(signal.SIGSTOP if self.is_stopped else signal.SIGCONT)
 
     def send(self, number: int) -> None:
-        for one in self._members():
+        goes_on = number == signal.SIGCONT
+        for one in {*self._members(), *self.stopped} if goes_on else self._members():
             with suppress(ProcessLookupError):
                 os.kill(one, number)
+                self.stopped.add(one)
+        if goes_on:
+            self.stopped.clear()
 
 
 @contextmanager
