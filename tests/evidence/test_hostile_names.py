@@ -226,3 +226,24 @@ def test_charges_timed_to_the_microsecond(tmp_path: Path, settings: Any, currenc
     statement = closed()
     assert statement["reaches"]["cost"] == "2026-11-16T09:00:00.123456Z"
     assert statement["training"]["budget"]["forecast"] is not None
+
+
+def test_engines_of_any_configuration(tmp_path: Path) -> None:
+    """Pods that are called like numbers or addresses, sized by hand, of two blocks, of eight bits,
+    of unknown size; two engines of one pod; a gauge that is read now and then."""
+    small_company.found(tmp_path)
+    fleet = gpu_fleet.Fleet(hours=7 * 24, step=600)
+    fleet.engine("1.5", 0.2, cache_dtype="fp8")
+    fleet.engine("10.0.0.10:8000", lambda n: 0.95 if n % 3 else 0.5, num_gpu_blocks="0")
+    fleet.engine("10.0.0.9:8000", 0.9, blocks=999, num_gpu_blocks_override="999", running=0)
+    fleet.engine("a/b c", 1, block_size="None", engine="1", running=1)
+    fleet.engine("a/b c", 0.01, blocks=2, engine="0", gpu_memory_utilization="None")
+    fleet.engine("GPU 7", lambda n: 0.7 if n % 50 else None, blocks=5000)
+    fleet.gpu("GPU-7", 74_000, 7_000, exported_namespace="llm", exported_pod="GPU 7")
+    ingested(fleet.write(tmp_path / "week.om"), gpu_fleet.config(tmp_path / "config.json"),
+             gpu_fleet.log(tmp_path / "engine.log", first=gpu_fleet.ARGUMENTS))  # fmt: skip
+    for slug, pods in (("7", ',pod=~"1.5|a.*"'), ("0-5", "")):
+        command("workload", "add", slug, "--model", "m", "--stack", "vllm", "--by", "Ada")
+        command("rule", "add", slug, "--series", f"namespace=llm{pods}", "--by", "Ada")
+    verdicts = {row["engine"]: row["verdict"] for row in closed()["rightsizing"]}
+    assert len(verdicts) == 6 and {"tight", "fits", "over-reserved"} <= set(verdicts.values())
