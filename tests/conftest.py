@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = {item: item.path.relative_to(Path(__file__).parent) for item in items}
     for item, file in files.items():
         with_sample = "sample" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("sample" if with_sample else str(file)))
+        alone = "browser" if file.parts[0] == "browser" else str(file)  # one browser at a time
+        item.add_marker(pytest.mark.xdist_group("sample" if with_sample else alone))
     items.sort(key=lambda item: rank.get(files[item].parts[0], len(rank)))
 
 
