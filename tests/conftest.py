@@ -18,23 +18,10 @@ from tests.settings import TEMPORARY
 LONG_FIRST = ("sample", "browser", "evidence", "ledger", "house", "paper")
 
 
-def _file(item: pytest.Item) -> Path:
-    return item.path.relative_to(Path(__file__).parent)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Each file is run by one process, all that need the sample organisation by the same, which makes
-    it once, and one browser works at a time. Groups are read before items can be sorted."""
-    file = _file(item)
-    group = "browser" if file.parts[0] == "browser" else str(file)
-    with_sample = "sample" in getattr(item, "fixturenames", ())
-    item.add_marker(pytest.mark.xdist_group("sample" if with_sample else group))
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, so that no processor waits at the end for another's."""
-    rank = {name: number for number, name in enumerate(LONG_FIRST)}
-    items.sort(key=lambda item: rank.get(_file(item).parts[0], len(rank)))
+    rank, here = {name: number for number, name in enumerate(LONG_FIRST)}, Path(__file__).parent
+    items.sort(key=lambda item: rank.get(item.path.relative_to(here).parts[0], len(rank)))
 
 
 @pytest.fixture(scope="session")
