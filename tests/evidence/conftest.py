@@ -6,12 +6,15 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reports.evidence import verify
 from reports.evidence.pack import pack
 from reports.evidence.printed import print_report
-from reports.queries.standing import Standing, report_of, standing
+from reports.evidence.sealed import gather
+from reports.queries.standing import Standing, report_of, standing, statement_of
 from tests.ledger import histograms, small_company
 from tests.ledger.doors import ingested
 from tests.reports.helpers import NOW
@@ -34,6 +37,19 @@ def unpacked(content: bytes) -> dict[str, bytes]:
     """The files of a pack."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
+
+
+def closed_week() -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files behind the closed week, every figure of which was computed again, and its statement."""
+    command("close", WEEK, "--by", "Ada")
+    report = report_of(WEEK)
+    assert report is not None
+    statement: dict[str, Any] = statement_of(report)
+    evidence = gather(report, statement)
+    assert evidence is not None
+    wrong = verify.recompute(verify.Pack(dict(evidence.files)), statement).wrong
+    assert evidence.unequal == (), [line[:3] for line in wrong]
+    return dict(evidence.files), statement
 
 
 def later_invoice(folder: Path, billed: str) -> None:

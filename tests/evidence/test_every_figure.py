@@ -20,9 +20,7 @@ from typing import Any
 import pytest
 
 from reports.evidence import dictionary, verify
-from reports.evidence.sealed import gather
-from reports.queries.standing import report_of, statement_of
-from tests.evidence.conftest import Sealed, unpacked
+from tests.evidence.conftest import Sealed, closed_week, unpacked
 from tests.evidence.flips import (
     NUMBER,
     columns_not_found,
@@ -35,7 +33,6 @@ from tests.evidence.flips import (
 )
 from tests.ledger import test_nodes
 from tests.paths import REPOSITORY
-from tests.reports.test_closing import WEEK, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
@@ -120,14 +117,8 @@ def test_every_column_of_a_pack_is_found_or_is_evidence_alone(sealed: Sealed) ->
 
 
 def test_nodes_and_who_held_their_gpus_are_computed_again(cluster: None) -> None:
-    command("close", WEEK, "--by", "Ada")
-    report = report_of(WEEK)
-    assert report is not None
-    statement = statement_of(report)
-    evidence = gather(report, statement)
-    assert evidence is not None and evidence.unequal == ()
+    files, statement = closed_week()
     assert statement["nodes"]["idle_gpu_hours"] != "0" and statement["nodes"]["unmatched_charges"]
-    files = dict(evidence.files)
     places = [p for p in told(statement) if p[0] in ("nodes", "allocation", "workloads")]
     assert len(places) > 50 and figures_not_found(files, statement, places) == []
     tables = ("nodes", "node_hours", "gpu_holders", "gpu_hours")

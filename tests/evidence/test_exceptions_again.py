@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from reports.evidence.sealed import gather
-from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found, figures_not_found, is_found
 from tests.ledger import small_company
 from tests.ledger.doors import ingested
-from tests.reports.test_closing import WEEK, command
+from tests.reports.test_closing import command
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -71,13 +70,7 @@ def odd_week(tmp_path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     path.write_text(small_company.csv_text(odd_invoice()))
     assert ingested(path)[0]["status"] == "posted"
     command("invoice-amount", "Cloud Ltd", "INV-9", "2026-11", "1000", "USD", "--by", "Ada")
-    command("close", WEEK, "--by", "Ada")
-    report = report_of(WEEK)
-    assert report is not None
-    statement = statement_of(report)
-    evidence = gather(report, statement)
-    assert evidence is not None and evidence.unequal == ()
-    return dict(evidence.files), statement
+    return closed_week()
 
 
 def test_odd_charges_are_computed_again(odd_week: tuple[dict[str, bytes], dict[str, Any]]) -> None:

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from reports.evidence import verify
-from reports.evidence.sealed import gather
-from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import closed_week
 from tests.evidence.flips import figures_not_found, leaves
 from tests.evidence.test_exceptions_again import odd_invoice
 from tests.ledger import currencies, gpu_fleet, small_company
 from tests.ledger.doors import ingested
-from tests.reports.test_closing import WEEK, command, whole_week
+from tests.reports.test_closing import command, whole_week
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -33,20 +31,7 @@ NAMES = [
 
 def closed() -> dict[str, Any]:
     """The week's statement; every figure and number of it was confirmed."""
-    return closed_with_files()[1]
-
-
-def closed_with_files() -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The same with the files behind it."""
-    command("close", WEEK, "--by", "Ada")
-    report = report_of(WEEK)
-    assert report is not None
-    statement: dict[str, Any] = statement_of(report)
-    evidence = gather(report, statement)
-    assert evidence is not None
-    wrong = verify.recompute(verify.Pack(dict(evidence.files)), statement).wrong
-    assert evidence.unequal == (), [line[:3] for line in wrong]
-    return dict(evidence.files), statement
+    return closed_week()[1]
 
 
 def company(folder: Path, names: tuple[str, ...]) -> None:
@@ -168,7 +153,7 @@ def test_a_baseline_in_another_currency_keeps_no_week_from_its_seal(
     command("baseline", "add", "llama", "--from", "2026-11-16T00:00:00Z", "--to",
             "2026-11-16T06:00:00Z", "--workload", "mistral", "--by", "Ada")  # fmt: skip
     settings.REPORT_CURRENCY = currency
-    files, statement = closed_with_files()
+    files, statement = closed_week()
     (row,) = statement["baselines"]
     assert row["currency"] == currency and row["quoted"]["currency"] == "USD"
     quoted = [place for place, _ in leaves(statement) if "quoted" in place]

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from reports.evidence.sealed import gather
-from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found, figures_not_found, leaves
 from tests.ledger import small_company
 from tests.ledger import test_memory_hosts as hosts
 from tests.ledger import test_memory_table as told
 from tests.ledger import test_shared_gpus as shared
 from tests.ledger.doors import ingested
-from tests.reports.test_closing import WEEK, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(databases=["default", "sample"])]
 SEED = 20261129
@@ -76,16 +74,11 @@ def test_each_part_of_the_tables_is_computed_from_hours_and_logs(name: str, tmp_
     invoice = tmp_path / "invoice.csv"
     invoice.write_text(small_company.csv_text(small_company.charges()))
     ingested(invoice)
-    command("close", WEEK, "--by", "Ada")
-    report = report_of(WEEK)
-    assert report is not None
-    statement = statement_of(report)
-    evidence = gather(report, statement)
-    assert evidence is not None and evidence.unequal == ()
+    files, statement = closed_week()
     places = [place for place, _ in leaves(statement) if place[0] == "memory_tables"]
-    assert len(places) > 14 and figures_not_found(evidence.files, statement, places) == []
+    assert len(places) > 14 and figures_not_found(files, statement, places) == []
     missed = columns_not_found(
-        evidence.files, statement, tables=TABLES, untold=dict.fromkeys(TABLES, ALONE),
+        files, statement, tables=TABLES, untold=dict.fromkeys(TABLES, ALONE),
         drawn=random.Random(SEED), rows=2,
     )  # fmt: skip
     assert {one.partition(".")[2] for one in missed} & columns == set(), missed

@@ -7,17 +7,15 @@ import csv
 import io
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from reports.evidence.sealed import gather
-from reports.queries.standing import report_of, statement_of
+from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found
 from tests.evidence.test_every_figure import EVIDENCE_ALONE
 from tests.ledger import small_company
 from tests.ledger.doors import ingested
-from tests.reports.test_closing import WEEK, command, whole_week
+from tests.reports.test_closing import command, whole_week
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -67,21 +65,10 @@ def a_source_of_some_hours(folder: Path) -> None:
     command("rule", "add", "qwen", "--charge", "service=Support", "--by", "Ada")
 
 
-def closed() -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files behind the closed week, all computed again, and its statement."""
-    command("close", WEEK, "--by", "Ada")
-    report = report_of(WEEK)
-    assert report is not None
-    statement = statement_of(report)
-    evidence = gather(report, statement)
-    assert evidence is not None and evidence.unequal == ()
-    return dict(evidence.files), statement
-
-
 def test_alternations_openings_and_restarts_are_booked_again(tmp_path: Path) -> None:
     small_company.found(tmp_path)
     two_behind_one_address(tmp_path)
-    files, statement = closed()
+    files, statement = closed_week()
     hours = list(csv.DictReader(io.StringIO(files["ledgers/token_hours.csv"].decode())))
     sums = {name: sum(int(row[name]) for row in hours)
             for name in ("alternations", "openings", "restarts")}  # fmt: skip
@@ -98,7 +85,7 @@ def test_how_long_a_counter_and_a_source_were_there_is_computed_again(tmp_path: 
     whole_week(tmp_path)
     two_behind_one_address(tmp_path)
     a_source_of_some_hours(tmp_path)
-    files, statement = closed()
+    files, statement = closed_week()
     spans = {row["name"]: row for row in csv.DictReader(
         io.StringIO(files["ledgers/reaches.csv"].decode())) if row["kind"] == "source"}  # fmt: skip
     assert spans["second"]["ended"] == "1" and spans["second"]["first"] == "2026-11-17T02:00:00Z"
