@@ -217,9 +217,10 @@ def run(
     until = START + timedelta(hours=hours)
     try:
         with prometheus(folder, engines, steps, storage) as (url, process):
-            before = shared.cpu_seconds_of(process)
+            before, served = shared.cpu_seconds_of(process), shared.served_seconds_of(url)
             own = shared.measured("drain", url, START, until, data, __file__)
             store_cpu = shared.cpu_seconds_of(process) - before
+            served = shared.served_seconds_of(url) - served
             load = os.getloadavg()[0]
             filled = shared.measured("collect", url, START, until, data, __file__)
     finally:
@@ -227,10 +228,12 @@ def run(
     return {
         "engines": engines, "hours": hours, "readings": filled["readings"],
         "load": load, "store_seconds": own["seconds"], "store_cpu_seconds": store_cpu,
+        "store_served_seconds": served,
         "collect_seconds": filled["seconds"], "collect_cpu_seconds": filled["cpu_seconds"],
         "hours_seconds": filled["hours_seconds"], "hours_cpu_seconds": filled["hours_cpu_seconds"],
         "hours_over_store": filled["hours_seconds"] / own["seconds"],
         "collect_over_store": filled["seconds"] / own["seconds"],
+        "collect_over_served": filled["seconds"] / served,
         "hours_cpu_over_store_cpu": filled["hours_cpu_seconds"] / store_cpu,
         "collect_cpu_over_store_cpu": filled["cpu_seconds"] / store_cpu,
         "peak_mib": filled["peak_mib"], **filled["wrong"],

@@ -214,6 +214,16 @@ def cpu_seconds_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+SERVED = ("prometheus_http_request_duration_seconds_sum", "vm_request_duration_seconds_sum")
+
+
+def served_seconds_of(url: str) -> float:
+    """How long a store has been serving requests, by its own metrics; requests at once add up."""
+    with urlopen(url + "/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(SERVED))
+
+
 # -- measures, each in a process of its own --------------------------------------------------------
 
 
@@ -405,8 +415,10 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 ("hour", "collect", until, later),
             ):
                 before, load = cpu_seconds_of(process), os.getloadavg()[0]
+                served = served_seconds_of(url)
                 found[name] = measured(what, url, since, end, data)
                 found[name]["store_cpu_seconds"] = cpu_seconds_of(process) - before
+                found[name]["store_served_seconds"] = served_seconds_of(url) - served
                 found[name]["load_before"] = load
             if chosen.naive:
                 found["naive"] = by_pandas(chosen.naive, url, START, later)
@@ -423,6 +435,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
         "hours": hours,
         **found,
         "backfill_over_store": backfill["seconds"] / own["seconds"],
+        "backfill_over_served": backfill["seconds"] / own["store_served_seconds"],
         "backfill_cpu_over_store_cpu": backfill["cpu_seconds"] / own["store_cpu_seconds"],
         "readings_per_second": backfill["readings"] / backfill["seconds"],
         "readings_per_cpu_second": backfill["readings"] / backfill["cpu_seconds"],
