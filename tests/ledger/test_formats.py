@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management.base import CommandError
 
 from finops.core.period import month_of
-from finops.ledger.models import Charge, Document, FxRate, InvoiceAmount, Reread
+from finops.ledger.models import Charge, Document, FxRate, Reread
 from finops.ledger.operations import reach, summing_again
 from finops.ledger.queries.exchange_rates import rates_on
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money_exceptions import money_exceptions
 from tests.ledger.doors import command, ingested
-from tests.ledger.focus_files import focus_file, hours
+from tests.ledger.focus_files import hours
 from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -317,197 +316,6 @@ def test_a_card_that_cannot_be_used_is_named(
     (document,) = ingested(card_file(tmp_path / "card.json", CARD | change))
     assert document["status"] == "rejected"
     assert said in document["rejections"][0]["reason"]
-
-
-MAPPING: dict[str, Any] = {
-    "columns": {
-        "Datum": "ChargePeriodStart",
-        "Betrag": ["BilledCost", "EffectiveCost"],
-        "Leistung": "ChargeDescription",
-        "Konto": "BillingAccountId",
-    },
-    "constants": {"BillingCurrency": "EUR", "InvoiceIssuerName": "Rechenzentrum GmbH"},
-    "dates": "%d.%m.%Y",
-    "decimal": ",",
-}
-
-
-def mapped(folder: Path, mapping: dict[str, Any], name: str = "colo") -> dict[str, Any]:
-    path = folder / "mapping.json"
-    path.write_text(json.dumps(mapping))
-    return command("mapping", name, "--file", path, "--by", "Ada")
-
-
-def test_a_mapped_csv(tmp_path: Path) -> None:
-    path = tmp_path / "rechnung.csv"
-    path.write_text(
-        "Datum;Betrag;Leistung;Konto;Notiz\n03.10.2026;1.234,56;H100;0042;x\n31.10.2026;0,44;H100;0042;\n"
-    )
-    (unknown,) = ingested(path)
-    assert "needs a saved mapping" in unknown["rejections"][0]["reason"]
-    assert mapped(tmp_path, MAPPING)["mappings"][0]["version"] == 1
-    (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
-    assert (document["format"], document["version"], document["charges"]) == ("csv:colo", "1", 2)
-    assert document["unknown_columns"] == ["Notiz"]
-    assert document["totals"]["EUR"]["billed"] == "1235.00"
-    charge = Charge.objects.order_by("line")[0]
-    assert (charge.charge_end - charge.charge_start).days == 1
-    assert charge.snapshot.billing_account == "0042"
-    assert charge.snapshot.billing_period == "2026-10"
-    assert mapped(tmp_path, MAPPING | {"decimal": "."})["mappings"][0]["version"] == 2
-    assert mapped(tmp_path, MAPPING | {"decimal": "."})["mappings"][0]["version"] == 2
-
-
-@pytest.mark.parametrize("name", ["nonsense", "csv:nobody", "focus "])
-def test_an_unknown_format_is_refused_before_anything_is_read(tmp_path: Path, name: str) -> None:
-    path = focus_file(tmp_path / "a.csv", {})
-    ingested(path)
-    for given in (path, tmp_path / "absent.csv"):
-        with pytest.raises(CommandError, match="--as: ") as refused:
-            command("ingest", given, "--as", name)
-        assert refused.value.returncode == 2
-
-
-def test_bytes_that_were_read_otherwise_are_not_called_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "rechnung.csv"
-    path.write_text("Datum;Betrag;Leistung;Konto\n03.10.2026;1.234,56;H100;0042\n")
-    mapped(tmp_path, MAPPING)
-
-    def read(*given: object) -> tuple[str, str]:
-        (document,) = command("ingest", path, *given)["documents"]
-        reasons = [one["reason"] for one in document["rejections"]]
-        return document["status"], " ".join(reasons)
-
-    assert read("--as", "csv:colo")[0] == "posted"
-    assert read("--as", "csv:colo")[0] == read()[0] == "unchanged"
-    mapped(tmp_path, MAPPING | {"decimal": "."})
-    status, reason = read("--as", "csv:colo")
-    assert (status, "were read as csv:colo version 1 on" in reason) == ("rejected", True)
-    assert read("--as", "focus")[0] == "rejected"
-    assert read()[0] == "unchanged"
-    # As it says: an empty line makes it a newer delivery, which replaces the first.
-    path.write_text(path.read_text().replace("1.234,56", "1234.56") + "\n")
-    assert read("--as", "csv:colo")[0] == "posted"
-    assert totals("2026-10")["EUR"]["billed"] == "1234.56"
-
-
-@pytest.mark.parametrize("view", ["azure-cost", "azure-cost-actual"])
-def test_a_view_that_was_named_before_is_unchanged(tmp_path: Path, view: str) -> None:
-    path = azure(tmp_path, "a.csv", PURCHASE)
-    assert command("ingest", path, "--as", view)["documents"][0]["status"] == "posted"
-    assert command("ingest", path, "--as", view)["documents"][0]["status"] == "unchanged"
-
-
-def test_what_a_mapping_cannot_read_is_named_by_line_and_column(tmp_path: Path) -> None:
-    mapped(tmp_path, MAPPING)
-    path = tmp_path / "rechnung.csv"
-    path.write_text(
-        'Datum,Betrag,Leistung,Konto\n3/10/2026,"1,00",H100,0042\n03.10.2026,1.00,H100,0042\n03.10.2026,x\n'
-    )
-    (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
-    found = [(one["line"], one["column"]) for one in document["rejections"]]
-    assert found == [(2, "Datum"), (3, "Betrag"), (4, None)]
-    assert document["charges"] == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"columns": {"Datum": "ChargePeriodStart"}}, "BilledCost"),
-        ({"columns": {"x": "NoSuchColumn"}}, "NoSuchColumn"),
-        ({"dates": "yesterday"}, "dates"),
-        ({"decimal": ";"}, "decimal"),
-        ({"constants": {"BilledCost": "1"}}, "more than once"),
-        ({"more": 1}, "more"),
-    ],
-)
-def test_a_mapping_that_cannot_be_used_is_refused(
-    tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(CommandError, match=said):
-        mapped(tmp_path, MAPPING | change)
-    with pytest.raises(CommandError, match="no mapping 'nosuch'"):
-        command("mapping", "nosuch")
-
-
-DETAIL = {
-    "BilledCost": "1.00",
-    "BillingAccountId": "012345678901",
-    "BillingCurrency": "USD",
-    "BillingPeriodStart": "2026-10-01T00:00:00Z",
-    "BillingPeriodEnd": "2026-11-01T00:00:00Z",
-    "ChargeCategory": "Usage",
-    "InvoiceDetailId": "d1",
-    "InvoiceId": "INV-1",
-    "InvoiceIssueStatus": "Issued",
-    "InvoiceIssuerName": "Cloud Ltd",
-}
-
-
-def table(path: Path, *rows: dict[str, str]) -> Path:
-    from tests.sources.reading import as_csv
-
-    path.write_text(as_csv(list(rows)))
-    return path
-
-
-def test_issued_amounts_come_from_invoice_details(tmp_path: Path) -> None:
-    # Thread 47: charges that are on the invoice and in no file.
-    ingested(focus_file(tmp_path / "usage.csv", {"BilledCost": "12.50", "EffectiveCost": "12.50"}))
-    lines = [
-        DETAIL | {"BilledCost": "12.52"},
-        DETAIL | {"InvoiceDetailId": "d2", "BilledCost": "3"},
-    ]
-    (document,) = ingested(table(tmp_path / "details.csv", *lines))
-    assert (document["format"], document["rows_read"]) == ("focus-invoice-detail", 2)
-    (row,) = invoice_tie_out("2026-10")
-    assert (row.issued, row.difference, row.within) == (Decimal("15.52"), Decimal("3.02"), False)
-    again = DETAIL | {"BilledCost": "12.52", "InvoiceDetailId": "d3"}
-    ingested(table(tmp_path / "corrected.csv", again))
-    (row,) = invoice_tie_out("2026-10")
-    assert (row.difference, row.within) == (Decimal("0.02"), True)
-
-
-def test_open_invoices_are_not_issued_and_voided_ones_ask_for_nothing(tmp_path: Path) -> None:
-    rows = [
-        DETAIL | {"InvoiceIssueStatus": "Open"},
-        DETAIL | {"InvoiceId": "INV-2", "InvoiceIssueStatus": "Voided"},
-        DETAIL | {"InvoiceId": "INV-3", "BilledCost": "1e400"},
-    ]
-    (document,) = ingested(table(tmp_path / "details.csv", *rows))
-    assert document["rows_rejected"] == 1
-    assert "1 invoices are still open" in document["warnings"][0]
-    amounts = dict(InvoiceAmount.objects.values_list("invoice", "amount"))
-    assert amounts == {"INV-2": Decimal(0)}
-
-
-@published
-def test_the_published_excerpt_of_invoice_details() -> None:
-    folder = INVOICES / "excerpts"
-    (document,) = ingested(folder / "focus-1.4_invoicedetail_random-synthetic_beau.csv")
-    assert (document["rows_read"], document["rows_rejected"]) == (3, 0)
-    amounts = dict(InvoiceAmount.objects.values_list("invoice", "amount"))
-    assert amounts == {"invoice-518801": Decimal("7449.889821"), "invoice-145561": Decimal(0)}
-
-
-def test_a_closed_month_is_final(tmp_path: Path) -> None:
-    # Threads 26, 27: a month is final when its status says so.
-    ingested(focus_file(tmp_path / "usage.csv", {"InvoiceId": ""}))
-    assert invoice_tie_out("2026-10")[0].provisional
-    status = {
-        "BillingPeriodStart": "2026-10-01T00:00:00Z",
-        "BillingPeriodEnd": "2026-11-01T00:00:00Z",
-        "BillingPeriodStatus": "Closed",
-        "BillingPeriodCreated": "2026-10-01T00:00:00Z",
-        "BillingPeriodLastUpdated": "2026-11-04T00:00:00Z",
-        "InvoiceIssuerName": "Cloud Ltd",
-    }
-    (document,) = ingested(table(tmp_path / "period.csv", status))
-    assert document["format"] == "focus-billing-period"
-    assert not invoice_tie_out("2026-10")[0].provisional
-    reopened = {"BillingPeriodStatus": "Open", "BillingPeriodLastUpdated": "2026-11-05T00:00:00Z"}
-    ingested(table(tmp_path / "reopened.csv", status | reopened))
-    assert invoice_tie_out("2026-10")[0].provisional
 
 
 ECB_XML = """<?xml version="1.0" encoding="UTF-8"?>

@@ -63,7 +63,7 @@ THREADS = {
     "21": (AWS_CUR, "test_covered_use_is_counted_once_and_its_negation_costs_nothing"),
     "23": (WRONG, "test_23_a_plan_given_back_leaves_no_negative_cost"),
     "24": ("tests.ledger.test_formats", "test_repeated_downloads_replace_the_month"),
-    "26": ("tests.ledger.test_formats", "test_a_closed_month_is_final"),
+    "26": ("tests.ledger.test_invoice_details", "test_a_closed_month_is_final"),
     "27": ("tests.ledger.test_tie_out", "test_a_month_is_provisional_until_invoiced_or_confirmed"),
     "29": (HERE, "test_29_a_machine_without_gpus_has_no_gpu_cost"),
     "30": (HERE, "test_30_the_parts_of_a_machine_sum_to_its_price"),

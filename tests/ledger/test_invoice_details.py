@@ -1,0 +1,94 @@
+"""Amounts issued and months closed, by FOCUS invoice details and billing periods (§3)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from finops.ledger.models import InvoiceAmount
+from finops.ledger.queries.invoices import invoice_tie_out
+from tests.ledger.doors import ingested
+from tests.ledger.focus_files import focus_file
+from tests.ledger.test_formats import INVOICES, published
+from tests.sources.reading import as_csv
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+DETAIL = {
+    "BilledCost": "1.00",
+    "BillingAccountId": "012345678901",
+    "BillingCurrency": "USD",
+    "BillingPeriodStart": "2026-10-01T00:00:00Z",
+    "BillingPeriodEnd": "2026-11-01T00:00:00Z",
+    "ChargeCategory": "Usage",
+    "InvoiceDetailId": "d1",
+    "InvoiceId": "INV-1",
+    "InvoiceIssueStatus": "Issued",
+    "InvoiceIssuerName": "Cloud Ltd",
+}
+
+
+def table(path: Path, *rows: dict[str, str]) -> Path:
+    path.write_text(as_csv(list(rows)))
+    return path
+
+
+def test_issued_amounts_come_from_invoice_details(tmp_path: Path) -> None:
+    # Thread 47: charges that are on the invoice and in no file.
+    ingested(focus_file(tmp_path / "usage.csv", {"BilledCost": "12.50", "EffectiveCost": "12.50"}))
+    lines = [
+        DETAIL | {"BilledCost": "12.52"},
+        DETAIL | {"InvoiceDetailId": "d2", "BilledCost": "3"},
+    ]
+    (document,) = ingested(table(tmp_path / "details.csv", *lines))
+    assert (document["format"], document["rows_read"]) == ("focus-invoice-detail", 2)
+    (row,) = invoice_tie_out("2026-10")
+    assert (row.issued, row.difference, row.within) == (Decimal("15.52"), Decimal("3.02"), False)
+    again = DETAIL | {"BilledCost": "12.52", "InvoiceDetailId": "d3"}
+    ingested(table(tmp_path / "corrected.csv", again))
+    (row,) = invoice_tie_out("2026-10")
+    assert (row.difference, row.within) == (Decimal("0.02"), True)
+
+
+def test_open_invoices_are_not_issued_and_voided_ones_ask_for_nothing(tmp_path: Path) -> None:
+    rows = [
+        DETAIL | {"InvoiceIssueStatus": "Open"},
+        DETAIL | {"InvoiceId": "INV-2", "InvoiceIssueStatus": "Voided"},
+        DETAIL | {"InvoiceId": "INV-3", "BilledCost": "1e400"},
+    ]
+    (document,) = ingested(table(tmp_path / "details.csv", *rows))
+    assert document["rows_rejected"] == 1
+    assert "1 invoices are still open" in document["warnings"][0]
+    amounts = dict(InvoiceAmount.objects.values_list("invoice", "amount"))
+    assert amounts == {"INV-2": Decimal(0)}
+
+
+@published
+def test_the_published_excerpt_of_invoice_details() -> None:
+    folder = INVOICES / "excerpts"
+    (document,) = ingested(folder / "focus-1.4_invoicedetail_random-synthetic_beau.csv")
+    assert (document["rows_read"], document["rows_rejected"]) == (3, 0)
+    amounts = dict(InvoiceAmount.objects.values_list("invoice", "amount"))
+    assert amounts == {"invoice-518801": Decimal("7449.889821"), "invoice-145561": Decimal(0)}
+
+
+def test_a_closed_month_is_final(tmp_path: Path) -> None:
+    # Threads 26, 27: a month is final when its status says so.
+    ingested(focus_file(tmp_path / "usage.csv", {"InvoiceId": ""}))
+    assert invoice_tie_out("2026-10")[0].provisional
+    status = {
+        "BillingPeriodStart": "2026-10-01T00:00:00Z",
+        "BillingPeriodEnd": "2026-11-01T00:00:00Z",
+        "BillingPeriodStatus": "Closed",
+        "BillingPeriodCreated": "2026-10-01T00:00:00Z",
+        "BillingPeriodLastUpdated": "2026-11-04T00:00:00Z",
+        "InvoiceIssuerName": "Cloud Ltd",
+    }
+    (document,) = ingested(table(tmp_path / "period.csv", status))
+    assert document["format"] == "focus-billing-period"
+    assert not invoice_tie_out("2026-10")[0].provisional
+    reopened = {"BillingPeriodStatus": "Open", "BillingPeriodLastUpdated": "2026-11-05T00:00:00Z"}
+    ingested(table(tmp_path / "reopened.csv", status | reopened))
+    assert invoice_tie_out("2026-10")[0].provisional
