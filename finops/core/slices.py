@@ -41,6 +41,14 @@ MIG_RESOURCES: Final = tuple(
 RESOURCES: Final = (*WHOLE, f"{WHOLE[0]}{SHARED}", *MIG_RESOURCES)
 """Every resource by which a pod asks for GPUs or parts of them, as kube-state-metrics writes it."""
 
+_PARTITIONED: Final = frozenset({"cpx", "dpx", "qpx", "tpx"})
+
+
+def is_partition(labels: Mapping[str, str]) -> bool:
+    """Whether a GPU is a compute partition of an AMD card, by its exporter's labels; a whole card
+    is `spx`, and one that cannot be parted `none`."""
+    return str(labels.get("gpu_compute_partition_type", "")).lower() in _PARTITIONED
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:

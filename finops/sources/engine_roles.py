@@ -264,6 +264,18 @@ ROUTERS: Final[dict[str, Role]] = {
     "vllm:output_tokens_total": RE_EXPORT,
 }
 
+
+def _amd(prefix: str, alias_rank: int) -> dict[str, Role]:
+    """AMD's gauges by their beginning: its packaged configuration sets `amd_`, no configuration
+    sets none (`MetricsFieldPrefix`)."""
+    return {
+        f"{prefix}_{measure}_vram": Role(
+            f"device_{measure}_bytes", "gauge", "amd", alias_rank, _AMD_MB, _MIB
+        )
+        for measure in ("used", "free", "total")
+    }
+
+
 HOSTS: Final[dict[str, Role]] = {
     name: replace(role, layer="target")
     for name, role in {
@@ -273,9 +285,8 @@ HOSTS: Final[dict[str, Role]] = {
         "DCGM_FI_DEV_FB_FREE": Role("device_free_bytes", "gauge", "dcgm", 0, None, _MIB),
         "DCGM_FI_DEV_FB_RESERVED": Role("device_reserved_bytes", "gauge", "dcgm", 0, None, _MIB),
         "DCGM_FI_DEV_FB_TOTAL": Role("device_total_bytes", "gauge", "dcgm", 0, None, _MIB),
-        "gpu_used_vram": Role("device_used_bytes", "gauge", "amd", 0, _AMD_MB, _MIB),
-        "gpu_free_vram": Role("device_free_bytes", "gauge", "amd", 0, _AMD_MB, _MIB),
-        "gpu_total_vram": Role("device_total_bytes", "gauge", "amd", 0, _AMD_MB, _MIB),
+        **_amd("amd_gpu", 0),
+        **_amd("gpu", 1),
         "nvidia_smi_memory_used_bytes": Role("device_used_bytes", "gauge", "nvidia-smi"),
         "nvidia_smi_memory_free_bytes": Role("device_free_bytes", "gauge", "nvidia-smi"),
         "nvidia_smi_memory_reserved_bytes": Role("device_reserved_bytes", "gauge", "nvidia-smi"),

@@ -50,13 +50,13 @@ def test_rows_of_one_name_say_when_each_was_there(admin: Client, tmp_path: Path)
     assert "<strong>chat</strong></summary>" in once
 
 
-def amd_card(fleet: gpu_fleet.Fleet, **labels: str) -> None:
+def amd_card(fleet: gpu_fleet.Fleet, prefix: str = "gpu", **labels: str) -> None:
     """An MI300X as AMD's exporter labels it (its documentation), in MiB."""
     target = {"job": "amd", "instance": "node-a:5000", "gpu_id": "0", "serial_number": "692247001282",
               "card_model": "AMD Instinct MI300X", "hostname": "node-a", "gpu_partition_id": "0",
               "gpu_compute_partition_type": "spx"} | labels  # fmt: skip
     for name, value in (("used", 180_000), ("free", 16_592), ("total", 196_592)):
-        fleet.gauge(f"gpu_{name}_vram", value, **target)
+        fleet.gauge(f"{prefix}_{name}_vram", value, **target)
 
 
 def test_amd_s_exporter_does_not_tell_what_other_programs_hold(
@@ -79,6 +79,52 @@ def test_amd_s_exporter_does_not_tell_what_other_programs_hold(
     page = admin.get("/memory/?by=gpu&week=2026-W47").content.decode()
     assert page.count('<span class="na">not told</span>') == 2  # in the fleet's line and in the row
     assert "AMD&#x27;s exporter tells this GPU&#x27;s memory as a whole" in page
+
+
+def amd_rows(folder: Path, prefix: str, *cards: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Cards beside each other, by the name that the table gives each."""
+    fleet = gpu_fleet.Fleet()
+    for card in cards:
+        amd_card(fleet, prefix, **card)
+    ingested(fleet.write(folder / "h.om"))
+    return {row["key"]: row for row in command("memory", *HOUR, "--by", "gpu")["rows"]}
+
+
+def test_virtual_amd_cards_that_all_have_the_uuid_of_zeros_are_several(tmp_path: Path) -> None:
+    """ROCm/device-metrics-exporter#233: every virtual MI300X says 0000…00, no serial number and the
+    greatest partition; the names begin with `amd_`, as the packaged configuration has them."""
+    virtual = {"card_model": "", "card_series": "Aqua Vanjaram [Instinct MI300X VF]", "pod": "",
+               "serial_number": "", "hostname": "enc1-gpuvm022", "gpu_partition_id": "4294967295",
+               "gpu_uuid": "00000000-0000-0000-0000-000000000000"}  # fmt: skip
+    rows = amd_rows(tmp_path, "amd_gpu", virtual, virtual | {"gpu_id": "1"})
+    assert set(rows) == {"enc1-gpuvm022:0", "enc1-gpuvm022:1"}
+    for row in rows.values():
+        assert (row["total_bytes"], row["used_bytes"]) == (196_592 * MIB, 180_000 * MIB)
+        assert row["labels"]["card_series"] == virtual["card_series"] and closes(row)
+        assert not [flag for flag in row["flags"] if "partition" in flag or "MIG" in flag]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "names"),
+    [
+        ({}, {"723be48b185a:8", "723be48b185a:14"}),
+        ({"gpu_uuid": "17FF74B5-0000"}, {"17ff74b5-0000/0", "17ff74b5-0000/6"}),
+    ],
+)
+def test_partitions_of_an_amd_card_are_apart_and_say_what_they_are(
+    tmp_path: Path, uuid: dict[str, str], names: set[str]
+) -> None:
+    """ROCm/device-metrics-exporter#316 (labels of partitions) and ROCm/legacy-rocm-build#4750 (each
+    shows the whole card's memory)."""
+    card = {"serial_number": "692407005126", "hostname": "723be48b185a", "card_model": "102-G30213-0C",
+            "gpu_compute_partition_type": "cpx"} | uuid  # fmt: skip
+    parts = ({"gpu_id": "8", "gpu_partition_id": "0"}, {"gpu_id": "14", "gpu_partition_id": "6"})
+    rows = amd_rows(tmp_path, "amd_gpu", *(card | part for part in parts))
+    assert set(rows) == names
+    (fleet,) = command("memory", *HOUR)["rows"]
+    for row in (*rows.values(), fleet):
+        assert any("partition" in flag and "whole card" in flag for flag in row["flags"])
+        assert not any("MIG" in flag for flag in row["flags"])
 
 
 def test_an_amd_card_that_only_other_pods_hold_is_theirs(tmp_path: Path) -> None:

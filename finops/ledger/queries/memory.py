@@ -26,6 +26,10 @@ from .reading import read
 BY = ("gpu", "engine", "workload")
 SHARED = "several pods hold this GPU at once (time-slicing or MPS): one may starve the other"
 SLICED = "a MIG instance: figures are those of the slice where the exporter tells them"
+PARTITIONED = (
+    "a compute partition of a card: AMD's tools may show each partition the memory of the whole card, "
+    "which would then stand here once for each"
+)
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
 ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
@@ -240,7 +244,7 @@ def _with_costs(rows: list[dict[str, Any]], period: Period) -> list[dict[str, An
 def _gpu_row(device: Device) -> dict[str, Any]:
     table = device_table(device)
     row = device.rows[-1]
-    flags = [text for holds, text in ((device.shared, SHARED), (device.sliced, SLICED)) if holds]
+    flags = _shapes([device]) + ([SLICED] if device.sliced else [])
     tenants = [f"{space}/{pod}" for space, pod in sorted(device.tenants)]
     labels = dict(row.labels) | {"tenants": tenants}
     value = {"key": device.name, "labels": labels, "gpus": 1} | table.as_json()
@@ -257,6 +261,12 @@ def _gpu_row(device: Device) -> dict[str, Any]:
             flags.append(AT_MOST.format(gib(at_most)))
     value["over_profile_bytes"] = over
     return value | _engine_values([e for e, _ in device.engines], flags)
+
+
+def _shapes(devices: Sequence[Device]) -> list[str]:
+    """What is to be said of GPUs that pods share, or that are parts of a card."""
+    shared, parts = (any(getattr(one, how) for one in devices) for how in ("shared", "partitioned"))
+    return [text for holds, text in ((shared, SHARED), (parts, PARTITIONED)) if holds]
 
 
 def _others_at_start(device: Device) -> int | None:
@@ -289,7 +299,7 @@ def _group_row(
     if whole:
         names |= known.devices.keys()
     devices = [known.devices[name] for name in sorted(names)]
-    flags = [SHARED] if any(device.shared for device in devices) else []
+    flags = _shapes(devices)
     if any(not engine.devices for engine in engines):
         flags.append(NO_DEVICE)
     apart = [(e.gpus, e.there(None)) for e in engines if not e.devices]

@@ -18,6 +18,7 @@ from finops.core.memory import CacheRow, KvFigures, kv_figures, presence
 from finops.core.money import whole_or_none
 from finops.core.period import Period, milliseconds
 from finops.core.presence import Span, at_once, spans_of
+from finops.core.slices import is_partition
 from finops.ledger.models import CacheHour, DeviceHour, EngineStart, Series, Workload
 from finops.sources.engines import role_of
 
@@ -219,7 +220,13 @@ class Device:
     @property
     def sliced(self) -> bool:
         """Whether it is a MIG instance."""
-        return "/" in self.name or any(row.labels.get("GPU_I_PROFILE") for row in self.rows)
+        told = "/" in self.name or any(row.labels.get("GPU_I_PROFILE") for row in self.rows)
+        return told and not self.partitioned
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether it is a compute partition of an AMD card."""
+        return any(is_partition(row.labels) for row in self.rows)
 
 
 def _within(spans: Mapping[int, Span], hour: datetime | None) -> list[Span]:
