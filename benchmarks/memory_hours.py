@@ -34,6 +34,8 @@ from tokens_backfill import START, STEP_S, free_port, instants_ms, serving
 
 BLOCKS, BOARD_MIB, RESERVED_MIB = 10_001, 81_559, 479
 HOUR_S, SEGMENT_HOURS = 3600, 4
+UNCOMPACTED = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
+"""Blocks stay as they were made: joining those of a week would count as the store's time to answer."""
 
 
 def used_blocks(engine: int, step: int) -> int:
@@ -121,7 +123,7 @@ def prometheus(
     port = free_port()
     with serving(
         ["prometheus", f"--config.file={folder / 'p.yml'}", f"--storage.tsdb.path={storage}",
-         "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}"],
+         "--storage.tsdb.retention.time=10y", *UNCOMPACTED, f"--web.listen-address=127.0.0.1:{port}"],
         f"http://127.0.0.1:{port}", "/-/ready", folder,
     ) as serving_it:  # fmt: skip
         yield serving_it

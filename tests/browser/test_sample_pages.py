@@ -35,7 +35,8 @@ PAGES = (
     "/sources/prometheus-eu-prod-1/", f"/sources/prometheus-eu-prod-1/hours/?at={GAP}",
     "/nodes/", "/invoices/", "/rules/",
     "/baselines/", "/prices/", "/help/", "/start/", "/style/", f"/invoices/{MONTH}/", "/mappings/",
-    "/memory/", "/memory/hours/?workload=chat-70b", "/memory/?by=gpu", "/memory/log/", "/rightsizing/?setting=0.80", "/training/", "/changes/",
+    "/memory/", "/memory/hours/?workload=chat-70b", "/memory/?by=gpu", "/memory/log/", "/memory/kv/",
+    "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip
 OF_ADMINS = ("/people/",)
 OF_AUDITORS = ("/verify/", "/trail/", "/sampler/", f"/sampler/{BEFORE}/1/?rows=3&seed=2026")
@@ -186,8 +187,8 @@ def test_an_auditor_reads_all_and_changes_nothing(service: Up, browser: Any) -> 
     for path in PAGES:
         ines.go(path)
         forms = ines.page.locator("main form[method=post]").count()
-        # Explaining a log is asked for by POST, because a log is long; it keeps nothing.
-        assert forms == (1 if path == "/memory/log/" else 0), path
+        # Logs and configurations are handed over by POST, because they are long; nothing is kept.
+        assert forms == (1 if path in ("/memory/log/", "/memory/kv/") else 0), path
     ines.go("/people/")
     assert "Your role does not allow this" in ines.text()
 

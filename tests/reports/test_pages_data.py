@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -14,15 +15,25 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from finops.ledger.models import Charge, CsvMapping, Document, EngineStart, InvoiceAmount
+from finops.ledger.models import (
+    Charge,
+    CsvMapping,
+    Document,
+    EngineStart,
+    InvoiceAmount,
+    ModelConfig,
+)
 from finops.ledger.operations.documents import stored
 from finops.ledger.queries.tieout import invoice_details, two_views
 from reports import mapping_draft
+from reports.figures import THIN
 from reports.memory_lines import bar_of, lines_of, seen_on_device, together
 from reports.models import Upload
 from reports.operations.drafts import files_of, put_aside, sweep
 from reports.operations.uploads import folder
 from reports.roles import PERMISSIONS, ROLES
+from tests.core.test_kv import DEEPSEEK_V3, QWEN_3_CODER_30B
+from tests.ledger.doors import ingested
 from tests.ledger.focus_files import focus_file
 from tests.paths import RECORDED
 
@@ -48,7 +59,7 @@ MADE = {
     "dates": "%d.%m.%Y",
     "decimal": ",",
 }
-PAGES = ["mappings", "memory", "memory-log", "rightsizing"]
+PAGES = ["mappings", "memory", "memory-log", "memory-kv", "rightsizing"]
 ACTS = [
     ("mapping-edit", {}, {"text": "a;b\n1;2"}, "mapping"),
     ("tieout", {"period": "2026-10"}, {}, "invoice"),
@@ -405,3 +416,39 @@ def test_a_failed_start_is_told_with_what_helps_and_what_does_not(admin: Client)
     for given, said in (({}, "Choose a log file"), ({"text": "nothing of the kind"}, "")):
         answer = admin.post(reverse("memory-log"), given)
         assert answer.status_code == 200 and said in html_of(answer)
+
+
+def test_a_configuration_is_reckoned_with_and_not_kept(admin: Client, tmp_path: Path) -> None:
+    """Bytes a token as published; 24.0 GiB is what vLLM's own error text says (vllm#34076)."""
+    served = {"tensor_parallel": "1", "pipeline_parallel": "1", "kv_dtype": "auto"}
+    config = SimpleUploadedFile("config.json", json.dumps(QWEN_3_CODER_30B).encode())
+    page = html_of(admin.post(reverse("memory-kv"), served | {"file": config}))
+    assert (
+        f"<strong>98{THIN}304 bytes</strong>" in page and f"<strong>24.0{THIN}GiB</strong>" in page
+    )
+    assert f"for 262{THIN}144 tokens" in page and not ModelConfig.objects.exists()
+    latent = served | {"text": json.dumps(DEEPSEEK_V3), "tensor_parallel": "8"}
+    page = html_of(admin.post(reverse("memory-kv"), latent | {"max_model_len": "1000"}))
+    assert (
+        f"<strong>70{THIN}272 bytes</strong>" in page and f"for 1{THIN}000 tokens" in page
+    )  # 61 × 576 × 2
+    assert "kept whole on every GPU" in page
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN_3_CODER_30B | {"_name_or_path": "Qwen/Coder"}))
+    ingested(path)
+    here = {"stored": str(ModelConfig.objects.get().pk), "kv_dtype": "fp8", "tensor_parallel": "2"}
+    page = html_of(admin.post(reverse("memory-kv"), served | here))
+    assert "Qwen/Coder · config.json" in page and f"<strong>24{THIN}576 bytes</strong>" in page
+    for given, said in (
+        ({}, "Give one configuration"),
+        (here | {"text": "{}"}, "Give one configuration"),
+        ({"text": '{"model_type": "llama"'}, "pasted.json: line 1, column 23"),
+        ({"text": '{"a": 1}'}, "pasted.json:"),
+        (here | {"tensor_parallel": "0"}, "greater than or equal to 1"),
+        (here | {"pipeline_parallel": "49"}, "49 stages for 48 layers"),
+        (here | {"stored": "999"}, "Select a valid choice"),
+    ):
+        answer = admin.post(reverse("memory-kv"), served | given)
+        assert answer.status_code == 200 and said in html_of(answer), given
+        assert "On each GPU" not in html_of(answer)

@@ -32,6 +32,7 @@ from finops.ledger.models import (
 from .as_of import known_by
 
 BY_POD = 3
+MOST_CONFIGS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +269,15 @@ def evidence_rows() -> list[dict[str, Any]]:
     rows = [_start_row(one, evidence) for one in evidence.starts]
     rows += [_config_row(one, evidence) for one in evidence.configs]
     return sorted(rows, key=lambda row: row["posted_at"] or "", reverse=True)
+
+
+def stored_configs() -> dict[int, tuple[str, dict[str, Any]]]:
+    """The newest configurations by number: what each calls itself with its file's name, and it."""
+    newest = ModelConfig.objects.select_related("document").order_by("-pk")[:MOST_CONFIGS]
+    return {
+        one.pk: (" · ".join(filter(None, (one.model, one.document.name))), one.config)
+        for one in newest
+    }
 
 
 def _start_row(one: EngineStart, evidence: Evidence) -> dict[str, Any]:
