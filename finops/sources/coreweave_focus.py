@@ -1,26 +1,28 @@
 """FOCUS files of usage without any cost, CSV or JSON, as CoreWeave's export gives them (§3.10).
 
-Quantities only: every amount is unknown until a rate card prices it, and never 0.
+Quantities only: what is billed and what is effective are unknown until a rate card prices them, and
+never 0. A file that does tell them is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from finops.sources import focus
 from finops.sources import focus_columns as columns
+from finops.sources.cells import text_or_none
 from finops.sources.gpu_shapes import UNRECOGNISED, gpu_of
 from finops.sources.json_rows import looks_like_json
 from finops.sources.parquet import is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
-from finops.sources.rows import charges_of, header_of, table_rows
+from finops.sources.rows import Cells, charges_of, header_of, table_rows
 
 FORMAT: Final = "coreweave-focus"
 FORMATS: Final[tuple[str, ...]] = (FORMAT,)
-_COSTS: Final = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+_COSTS: Final = ("BilledCost", "EffectiveCost")
 _SIGNS: Final = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "ChargeCategory")
 _QUANTITIES: Final = ("ConsumedQuantity", "PricingQuantity")
 
@@ -28,22 +30,23 @@ _QUANTITIES: Final = ("ConsumedQuantity", "PricingQuantity")
 def recognises(head: bytes, name: str) -> str | None:
     """`coreweave-focus` for charge periods and quantities without a column of cost."""
     if looks_like_json(head):
-        return (
-            FORMAT if focus.json_signs(head) and not focus.json_signs(head, *_COSTS[:2]) else None
-        )
+        return FORMAT if focus.json_signs(head) and not focus.json_signs(head, *_COSTS) else None
     if is_parquet(head):
         signs = all(sign.encode() in head for sign in (*_SIGNS, "ConsumedQuantity"))
         return FORMAT if signs and b"BilledCost" not in head else None
     places = columns.placed(header_of(head))
     has_quantity = any(one in places for one in _QUANTITIES)
-    without_cost = not any(one in places for one in _COSTS[:2])
+    without_cost = not any(one in places for one in _COSTS)
     if has_quantity and all(sign in places for sign in _SIGNS) and without_cost:
         return FORMAT
     return None
 
 
 def parse(path: Path, name: str, format: str) -> Parsed:
-    """Charges without money. Columns of cost are not read even when they are there (`--as`)."""
+    """Charges without what is billed or effective, whose columns may be there (`--as`) but empty.
+
+    Refused, as the records are read, where one of them is filled.
+    """
     rows = table_rows(path, name)
     header = [column or "" for column in next(rows, (1, ()))[1]]
     if twice := columns.duplicates(header):
@@ -61,8 +64,29 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         missing_columns=columns.missing(places, version),
     )
     unpriced = {column: at for column, at in places.items() if column not in _COSTS}
-    records = charges_of(rows, len(header), unpriced, account, focus.charge_of)
+    costs = {column: at for column, at in places.items() if column in _COSTS}
+    uncosted = _without_costs(rows, costs, name)
+    records = charges_of(uncosted, len(header), unpriced, account, focus.charge_of)
     return Parsed(account, _with_gpus(records))
+
+
+def _without_costs(
+    rows: Iterable[tuple[int, Cells | Rejection]], costs: Mapping[str, int], name: str
+) -> Iterator[tuple[int, Cells | Rejection]]:
+    """The rows of a file without costs. Refused at the first that tells one: it would be lost."""
+    for line, cells in rows:
+        told = () if isinstance(cells, Rejection) else cells
+        for column, place in costs.items():
+            text = text_or_none(told[place]) if place < len(told) else None
+            if text is not None:
+                raise Refused(
+                    f"{name}: line {line}, {column}: {text[:80]!r} is a cost, which {FORMAT} would "
+                    "leave out; read the file as focus (--as focus), or leave the column empty",
+                    line=line,
+                    column=column,
+                    value=text,
+                )
+        yield line, cells
 
 
 def _with_gpus(

@@ -16,7 +16,7 @@ from finops.ledger.queries.exchange_rates import rates_on
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money_exceptions import money_exceptions
 from tests.ledger.doors import command, ingested
-from tests.ledger.focus_files import hours
+from tests.ledger.focus_files import focus_file, hours
 from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -270,6 +270,30 @@ def test_usage_without_price_is_unknown_until_a_card_prices_it(tmp_path: Path) -
     assert money(totals("2026-10")["USD"]["effective"]) == 24
     cards = set(Charge.objects.values_list("rate_card", flat=True))
     assert cards == {None, "coreweave 2026 v1", "coreweave 2026 v2"}
+
+
+@pytest.mark.parametrize("column", ["BilledCost", "EffectiveCost"])
+def test_costs_that_a_file_tells_are_not_left_out(tmp_path: Path, column: str) -> None:
+    costs = {"BilledCost": "", "EffectiveCost": "", "ListCost": "20", "ContractedCost": ""}
+    path = focus_file(tmp_path / "bill.csv", costs, costs | {column: "0.00"})
+    refused = command("ingest", path, "--by", "Ada", "--as", "coreweave-focus")
+    (document,) = refused["documents"]
+    assert (document["status"], refused["ok"]) == ("rejected", False)
+    (rejection,) = document["rejections"]
+    assert (rejection["line"], rejection["column"], rejection["value"]) == (3, column, "0.00")
+    assert "bill.csv: line 3" in rejection["reason"] and "--as focus" in rejection["reason"]
+    assert not Document.objects.exists() and not Charge.objects.exists()
+    (plain,) = ingested(path)
+    assert (plain["status"], plain["format"], plain["rows_read"]) == ("posted", "focus", 2)
+
+
+def test_columns_of_cost_that_are_empty_tell_none(tmp_path: Path) -> None:
+    costs = {"BilledCost": "", "EffectiveCost": "null", "ListCost": "20", "ContractedCost": ""}
+    path = focus_file(tmp_path / "usage.csv", costs)
+    (usage,) = command("ingest", path, "--by", "Ada", "--as", "coreweave-focus")["documents"]
+    assert usage["status"] == "posted"
+    unknown = dict.fromkeys(["billed", "effective", "contracted"])
+    assert usage["totals"]["USD"] == unknown | {"list": "20"}
 
 
 def test_a_card_in_the_same_delivery_prices_at_once(tmp_path: Path) -> None:
