@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -152,8 +153,11 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     before, cpu = time.perf_counter(), time.process_time()
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
     seconds, cpu_seconds = time.perf_counter() - before, time.process_time() - cpu
+    peak_mib = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    )  # before hours are compared
     return {
-        "seconds": seconds, "cpu_seconds": cpu_seconds, "readings": found.readings,
+        "peak_mib": peak_mib, "seconds": seconds, "cpu_seconds": cpu_seconds, "readings": found.readings,
         "hours_seconds": spent["wall"], "hours_cpu_seconds": spent["cpu"],
         "wrong": wrong_hours(until), "warnings": found.warnings,
     }  # fmt: skip

@@ -21,8 +21,8 @@ class KvForm(PlainForm):
     """A `config.json`, as a file, as pasted text or one that is here, with the parallelism."""
 
     foreign = ("text",)
-    stored = forms.ChoiceField(label="A configuration that is here", required=False)
-    file = forms.FileField(label="Or its file, config.json", required=False, max_length=300)
+    stored = forms.ChoiceField(label="A configuration that was kept", required=False)
+    file = forms.FileField(label="The file config.json", required=False, max_length=300)
     text = forms.CharField(
         label="Or paste its text",
         required=False,
@@ -40,8 +40,7 @@ class KvForm(PlainForm):
     )  # fmt: skip
     kv_dtype = forms.ChoiceField(
         label="Number type of the cache",
-        choices=[(name, name) for name in KV_DTYPES],
-        help_text="auto: the model's own.",
+        choices=[("auto", "the model's own (auto)"), *((name, name) for name in KV_DTYPES[1:])],
     )
     max_model_len = forms.IntegerField(
         label="Tokens of the longest request",
@@ -52,7 +51,7 @@ class KvForm(PlainForm):
     def __init__(self, *args: Any, stored: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if stored:
-            self.fields["stored"].choices = [("", "none"), *stored]  # type: ignore[attr-defined]
+            self.fields["stored"].choices = [("", "none of these"), *stored]  # type: ignore[attr-defined]
         else:
             del self.fields["stored"]
 

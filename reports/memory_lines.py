@@ -156,8 +156,8 @@ _REMEDIES = {
     "lower-max-model-len": "Lower max_model_len (the longest request)",
     "more-gpus": "Spread the model over more GPUs:",
     "free-device": "Free the card of other programs",
-    "quantize-kv": "Keep the cache in fewer bits",
-    "quantize-weights": "Keep the weights in fewer bits",
+    "quantize-kv": "Keep the cache in fewer bits:",
+    "quantize-weights": "Keep the weights in fewer bits:",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ from reports import figures, level_words
 from reports.change_words import became
 
 register = template.Library()
+FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]+)")
 
 register.filter("money", figures.money)
 register.filter("grouped", figures.grouped_text)
@@ -32,6 +34,15 @@ register.filter("instant", figures.instant)
 register.filter("day", figures.day)
 register.filter("clock", figures.clock)
 register.filter("became", became)
+
+
+@register.filter
+def said(value: Any) -> SafeString:
+    """A sentence with its numbers grouped as in tables, and flags of programs kept whole."""
+    return SafeString(FLAG.sub(r'<code class="nowrap">\1</code>',
+                               conditional_escape(figures.grouped_text(value))))  # fmt: skip
+
+
 register.filter("in_time", level_words.share)
 register.filter("lag", figures.lag)
 

@@ -30,6 +30,7 @@ from reports.memory_lines import bar_of, lines_of, remedy_words, seen_on_device,
 from reports.operations.refused import NotAllowed
 from reports.operations.uploads import clean_name, take
 from reports.queries.gauge_weeks import GaugeWeeks, gauge_weeks
+from reports.queries.notes import current_annotations
 from reports.queries.weeks import zone
 from reports.roles import allowed, may
 
@@ -77,10 +78,13 @@ def by_hour(request: HttpRequest) -> HttpResponse:
     known = list(Workload.objects.order_by("slug").values_list("slug", flat=True))
     if slug and slug not in known:
         raise Http404("no such workload")
-    rows = memory_hours(week_of(week, zone()), slug or None)
+    period = week_of(week, zone())
+    rows = memory_hours(period, slug or None)
+    notes = current_annotations(period, slug or None)
     context: dict[str, Any] = {"weeks": weeks.names, "week": week, "zone": zone().key}
-    context |= {"workloads": known, "slug": slug, "rows": rows}
-    context["chart"] = stacked(rows, f"Memory of {slug or 'all engines'} in {week}")
+    context |= {"workloads": known, "slug": slug, "rows": rows, "notes": notes}
+    title = f"Memory of {slug or 'all engines'} in {week}"
+    context["chart"] = stacked(rows, title, period, zone(), [note.at for note in notes])
     return page(request, "reports/memory_hours.html", context)
 
 

@@ -154,6 +154,8 @@ def test_the_page_of_hours_shows_each_hour_and_draws_it(
     command("rule", "add", "chat", "--series", "namespace=llm", "--by", "Ada")
     ingested(gpu_fleet.config(tmp_path / "config.json"), fleet.write(tmp_path / "h.om"))
     client = client_of("engineer")
+    happened = {"workload": "chat", "kind": "config", "at": "2026-11-16T01:30"}
+    client.post(reverse("annotations"), happened | {"text": "blocks < before"})
     assert (
         f"{reverse('memory-hours')}?week={WEEK}" in client.get(reverse("memory")).content.decode()
     )
@@ -163,7 +165,10 @@ def test_the_page_of_hours_shows_each_hour_and_draws_it(
         cells = [re.findall(r'<td class="num">([\d.+-]+|n/a)', row) for row in rows]
         assert [row[2] for row in cells] == ["13.4", "40.2"]
         assert {row[0] for row in cells} == {"79.6"}  # 81,479 MiB
-        assert "kv active: 13.4" in text and '<svg class="memory-hours"' in text
+        assert "kv active: 13.4" in text and '<svg class="chart memory-hours"' in text
+        assert "nvidia-smi shows: 72.3" in text  # 74,000 MiB
+        assert text.count('<path class="line"') == 1 and text.count('stroke-dasharray="3 2"') == 1
+        assert "chat: blocks &lt; before" in text
     wrong = {"week": WEEK, "workload": "other"}
     assert client.get(reverse("memory-hours"), wrong).status_code == 404
     assert client.get(reverse("memory-hours"), {"week": "x"}).status_code == 404

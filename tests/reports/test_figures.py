@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import figures
+from reports.templatetags.figures import said
 
 T = "\u202f"
 
@@ -97,3 +98,18 @@ def test_a_table_foots_or_says_why(values: list[Decimal]) -> None:
     )
     foots = rounded == total.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
     assert (figures.footing(values, total) == "") == foots
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("of 1,234,567 tokens", f"of 1{T}234{T}567 tokens"),
+        (
+            "fewer (--max-num-seqs), <b>",
+            'fewer (<code class="nowrap">--max-num-seqs</code>), &lt;b&gt;',
+        ),
+        ("a--b, 2026-10, 7,5 and --", "a--b, 2026-10, 7,5 and --"),
+    ],
+)
+def test_a_sentence_groups_its_numbers_and_keeps_flags_whole(text: str, shown: str) -> None:
+    assert said(text) == shown
