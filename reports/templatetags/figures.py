@@ -16,6 +16,7 @@ from reports import figures, level_words
 from reports.change_words import became
 
 register = template.Library()
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMGT]i?B\b)")
 FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]+)")
 
 register.filter("money", figures.money)
@@ -38,9 +39,10 @@ register.filter("became", became)
 
 @register.filter
 def said(value: Any) -> SafeString:
-    """A sentence with its numbers grouped as in tables, and flags of programs kept whole."""
-    return SafeString(FLAG.sub(r'<code class="nowrap">\1</code>',
-                               conditional_escape(figures.grouped_text(value))))  # fmt: skip
+    """A sentence with its numbers grouped as in tables, kept with their unit, and flags of programs
+    kept whole."""
+    text = BEFORE_UNIT.sub(figures.THIN, figures.grouped_text(value))
+    return SafeString(FLAG.sub(r'<code class="nowrap">\1</code>', conditional_escape(text)))
 
 
 register.filter("in_time", level_words.share)

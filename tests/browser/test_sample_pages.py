@@ -218,3 +218,23 @@ def test_charts_stay_without_javascript_and_on_paper(service: Up, browser: Any) 
     scripted.page.emulate_media(media="print")
     assert scripted.page.locator(".live").first.is_hidden()
     assert scripted.page.locator("svg.chart").first.bounding_box()["width"] > 300
+
+
+def test_paper_loses_no_column_and_the_keyboard_no_focus(service: Up, browser: Any) -> None:
+    mira = Visitor(browser, service.address, "mira", viewport={"width": 703, "height": 1000})
+    too_wide = """[...document.querySelectorAll('main .scroll')]
+        .filter(one => one.scrollWidth > one.clientWidth + 1).length"""
+    mira.page.emulate_media(media="print")
+    for path in ("/memory/", "/memory/?by=gpu", "/memory/hours/", "/rightsizing/", "/training/"):
+        mira.go(path)
+        assert mira.page.evaluate(too_wide) == 0, path
+        assert not any(one.is_visible() for one in mira.page.locator("main button").all()), path
+    mira.page.emulate_media(media="screen")
+    mira.page.set_viewport_size({"width": 1280, "height": 600})
+    mira.go("/memory/")
+    sign_out = mira.page.get_by_role("button", name="Sign out")
+    sign_out.focus()
+    place = sign_out.bounding_box()
+    assert place is not None and 0 <= place["y"] <= 600 - place["height"]
+    assert mira.page.evaluate("scrollY") == 0
+    assert mira.problems == []

@@ -104,6 +104,7 @@ def test_a_table_foots_or_says_why(values: list[Decimal]) -> None:
     ("text", "shown"),
     [
         ("of 1,234,567 tokens", f"of 1{T}234{T}567 tokens"),
+        ("2.6 GiB, 12.0 % of 4 cards", f"2.6{T}GiB, 12.0{T}% of 4 cards"),
         (
             "fewer (--max-num-seqs), <b>",
             'fewer (<code class="nowrap">--max-num-seqs</code>), &lt;b&gt;',
