@@ -18,16 +18,7 @@ from reports.roles import allowed
 from .page import page
 
 MOST_SHOWN = 100
-_NAMES = {
-    "match": "for",
-    "gpu_model": "GPU model",
-    "sku": "SKU",
-    "gpus": "GPUs",
-    "power_kw": "power, kW",
-    "pue": "PUE",
-    "tariff_per_kwh": "tariff per kWh",
-    "life_months": "life, months",
-}
+_ASKED = {"gpu_model": "GPU model", "provider": "provider", "sku": "SKU"}
 
 
 @require_GET
@@ -56,22 +47,15 @@ def _used() -> dict[str, Any]:
 
 
 def _card(row: RateCard) -> dict[str, Any]:
+    rates = row.content.get("rates") or []
     return {
         "card": row,
-        "rates": [_named(item) for item in row.content.get("rates") or []],
-        "owned": [_named(item) for item in row.content.get("owned") or []],
+        "rates": [item | {"asks": _asks(item.get("match") or {})} for item in rates],
+        "owned": row.content.get("owned") or [],
     }
 
 
-def _named(item: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a line of a card says, as it was given."""
-    told = ((key, _words(key, value)) for key, value in item.items())
-    return [(_NAMES.get(key, str(key).replace("_", " ")), text) for key, text in told if text]
-
-
-def _words(key: str, value: Any) -> str:
-    """A value in words: what a rate is for as `GPU model H100, provider CoreWeave`."""
-    if not isinstance(value, dict):
-        return "" if value is None else str(value)
-    told = [f"{_NAMES.get(k, str(k).replace('_', ' '))} {v}" for k, v in value.items() if v]
-    return ", ".join(told) or ("any usage" if key == "match" else "")
+def _asks(match: dict[str, Any]) -> str:
+    """What a rate is for, as `GPU model H100, provider CoreWeave`."""
+    told = [f"{name} {match[key]}" for key, name in _ASKED.items() if match.get(key)]
+    return ", ".join(told) or "any usage"
