@@ -1020,21 +1020,30 @@ def _headline(week, savings):
                f"cost {rounded(price, digits):,f} {week.currency}" in said["headline"])
     then = ((said["previous"] or {}).get("figures") or {}).get("cost_per_million_tokens")
     sums = [total_of(one[name] for one in savings) for name in ("actual", "counterfactual")]
-    shares = [abs(quotient(100 * (now - before), before)) for now, before in (
-        (price, then and Decimal(then)), sums) if before]
-    told = [(share, 0 if share >= 1 else 1) for share in shares]
-    sentence(week, "headline", said["headline"], [(price, digits), len(savings), *told],
-             week.currency, said["period"]["week"], *week.workloads)
+    sentence(week, "headline", said["headline"], [
+        (price, digits), per_cent(price, then and Decimal(then)), len(savings), per_cent(*sums)],
+        week.currency, said["period"]["week"], *week.workloads)
+
+
+def per_cent(now, before):
+    """A change as a sentence tells it: in whole per cent, under one with a decimal."""
+    share = abs(quotient(100 * (now - before), before)) if before else None
+    return share, 0 if before and share >= 1 else 1
 
 
 def sentence(week, name, text, known, *names):
-    """Each number of a sentence is one of those computed here: a value, or a value with the
-    decimals it is shown with. Numbers inside names are none."""
-    known = [one if isinstance(one, tuple) else (one, decimals_of(Decimal(one)))
-             for one in known if one is not None]
-    known = {abs(rounded(*one)) for one in known if one[0] is not None}
-    told = set(numbers(text, names))
-    week.check(f"numbers of the sentence: {name}", sorted(told - known), [])
+    """Each number of a sentence is one of those computed here, and they come in this order; not
+    each need be told. Numbers inside names are none."""
+    left = iter(as_told(known))
+    odd = [number for number in numbers(text, names) if number not in left]
+    week.check(f"numbers of the sentence: {name}", odd, [])
+
+
+def as_told(known):
+    """Values as sentences tell them, without a sign: those beside a number with so many decimals."""
+    pairs = [one if isinstance(one, tuple) else (one, None) for one in known]
+    return [abs(Decimal(value) if decimals is None else rounded(value, decimals))
+            for value, decimals in pairs if value is not None]
 
 
 def numbers(text, names=()):
@@ -1047,10 +1056,8 @@ def numbers(text, names=()):
 
 def in_order(text, told):
     """Whether numbers stand in a text in their order; others may stand between, as in names."""
-    told, there = [abs(rounded(*n) if isinstance(n, tuple) else Decimal(n)) for n in told], 0
-    for number in numbers(text):
-        there += told[there:there + 1] == [number]
-    return there == len(told)
+    there = iter(numbers(text))
+    return all(number in there for number in as_told(told))
 
 
 @section
@@ -1371,11 +1378,11 @@ def memory(week):
 
 
 def reservation(row):
-    """What the sentence on a reservation may say (§8.7)."""
+    """What the sentence on a reservation tells (§8.7)."""
     active, reserved = row["active_tokens_mean"], row["reserved_tokens_mean"]
     share = quotient(active * 100, reserved) if active is not None and reserved else None
-    return [(share, 1), *(row[name] for name in (
-        "reserved_tokens", "peak_running", "max_model_len", "contiguous_slots"))]
+    return [row["reserved_tokens"], (share, 1), row["peak_running"], row["max_model_len"],
+            row["contiguous_slots"]]
 
 
 def by_name(one):
@@ -1960,31 +1967,40 @@ def places(value):
 
 
 def sentences(engine, value, cost):
-    """What each sentence on it may say: the verdict's, the next step's, and that on money,
-    with its cards, and what a lower setting frees of them."""
-    p99, proposal = value["p99"] and Decimal(value["p99"]) * 100, value["proposal"]
-    why = [99, (p99, 1), (engine.seen * 100, 1), (Fraction(engine.long, DAY), 1), 7, 95,
-           value["preemptions"], value["peak_waiting"]]
-    to, money = proposal and proposal["utilization"], []
-    step = to and Fraction(engine.setting) + (-STEP if to < engine.setting else STEP)
+    """What each sentence on it tells, in its order: the verdict's, the next step's, and that on
+    money, with its cards, and what a lower setting frees of them."""
+    told, proposal, money = engine.told, value["proposal"], []
+    p99 = value["p99"] and Decimal(value["p99"]) * 100
+    why = [value["preemptions"], value["peak_waiting"], 99, (p99, 1), (engine.seen * 100, 1),
+           (Fraction(engine.long, DAY), 1), 7, 95]
+    to = proposal and proposal["utilization"]
+    step = to and short(Fraction(engine.setting) + (-STEP if to < engine.setting else STEP))
     if proposal and proposal["change_bytes"] < 0:
-        freed, total = -proposal["change_bytes"], engine.told["total_bytes"]
-        money = [(Fraction(freed, 2**30), 1), (Fraction(freed * 100, total), 1), (cost, 2),
-                 (quotient(cost * freed, total), 2), engine.told["gpus"],
-                 engine.told["engines_on_card"]]
-    hours = [{row["hour"] // HOUR % 168 for row in engine.rows if row["observed_ms"] + row["stale_ms"]},
-             {row["hour"] // HOUR % 168 for row in engine.rows if row["peak_running"]}]
-    load = [*map(len, hours), 168, 95, value["peak_running"], engine.told["earlier_peak_running"],
-            engine.told["earlier_days"], *bucket_of(engine.lengths["prompts"], 95)]
-    return {"why": why, "next_step": [to, step and short(step), 7, 8], "no_proposal": [8],
-            "money": money, "load": load}
+        freed, total = -proposal["change_bytes"], told["total_bytes"]
+        money = [told["gpus"], told["engines_on_card"], (Fraction(freed, 2**30), 1),
+                 (Fraction(freed * 100, total), 1), (cost, 2), (quotient(cost * freed, total), 2)]
+    return {"why": why, "next_step": [step, 7, to, 8], "no_proposal": [8], "money": money,
+            "load": load(engine, value["peak_running"])}
+
+
+def load(engine, running):
+    """What is told of the load seen, and then what speaks against it."""
+    read, busy = (len({row["hour"] // HOUR % 168 for row in engine.rows if any(
+        row[name] for name in names)}) for names in (("observed_ms", "stale_ms"), ("peak_running",)))
+    earlier, days = engine.told["earlier_peak_running"], engine.told["earlier_days"]
+    prompts, least = engine.lengths["prompts"], earlier is not None and running is not None
+    before, count = [running, earlier, days] if least else [running], how_many(prompts)
+    told = [read, 168, busy, *before]
+    told += [95, count, at_most_of(prompts, 95)] if count else []
+    told += [read, 168] if read * 100 < 168 * 95 else []
+    told += before if least and running * 5 < earlier * 4 else []
+    return told + [count] * (0 < count < 1000)
 
 
 def advice(engine, value):
-    """What the advice on each other setting may say: of logs, peaks, lengths and look-ups."""
-    told, worker, blocks = engine.told, engine.told["workers"][0], engine.blocks
-    most, tokens, longest = (told[f"log_{name}"] for name in (
-        "max_num_seqs", "max_num_batched_tokens", "max_model_len"))
+    """What the advice on each other setting tells, of logs, peaks, lengths and look-ups."""
+    told, worker, blocks, lengths = engine.told, engine.told["workers"][0], engine.blocks, engine.lengths
+    most, tokens = told["log_max_num_seqs"], told["log_max_num_batched_tokens"]
     peak, total, free, budget = (worker.get(f"{name}_bytes") for name in (
         "activation_peak", "total", "free_at_start", "budget"))
     running, busiest = value["peak_running"], highest(engine.rows, "peak_blocks")
@@ -1994,40 +2010,61 @@ def advice(engine, value):
                                       worker.get("weights_bytes")):
         other = worker["weights_and_non_torch_bytes"] - worker["weights_bytes"]
     alone, p99 = told["alone_non_torch_bytes"], value["p99"] and Decimal(value["p99"]) * 100
-    step, steps = bucket_of(engine.lengths["steps"], 100), bucket_of(engine.lengths["steps"], 99)
-    cut = int(peak * (1 - Fraction(step[2], tokens))) if peak and tokens and step[2:] else None
-    prompts, answers = (bucket_of(engine.lengths[what], 100) for what in ("prompts", "answers"))
+    step = bucket_of(lengths["steps"], 100)[1]
+    cut = int(peak * (1 - Fraction(step, tokens))) if peak and tokens and step else None
+    longest = [bucket_of(lengths[what], 100) for what in ("prompts", "answers")]
     hits, queries = told["prefix_hits"], told["prefix_queries"]
+    requests = [running, most, running and -(-running * 6 // 40) * 8, size(peak)]
+    if most and value["preemptions"] and fit and fit < most:
+        requests = [value["preemptions"], most, fit, fit]
+    elif None not in (running, most) and running >= most:
+        requests = [most, value["peak_waiting"]]
     return {
-        "--max-num-seqs": [most, running, fit, value["preemptions"], value["peak_waiting"],
-                           running and -(-running * 6 // 40) * 8, *size(peak)],
-        "--max-num-batched-tokens": [99, tokens, *step, *steps, *size(peak), *size(cut),
-                                     *over(engine.lengths["steps"], (tokens or 0) // 2)],
-        "tensor-parallel buffers": [told["log_tensor_parallel"], *size(other), *size(alone),
-                                    *size(None if None in (other, alone)
-                                          else max(0, other - alone))],
+        "--max-num-seqs": requests,
+        "--max-num-batched-tokens": [
+            99, how_many(lengths["steps"]), at_most_of(lengths["steps"], 99),
+            *edges(bucket_of(lengths["steps"], 100)), tokens, step, size(peak), size(cut),
+            *over(lengths["steps"], (tokens or 0) // 2)],
+        "tensor-parallel buffers": [told["log_tensor_parallel"], size(other), size(alone),
+                                    size(None if None in (other, alone) else max(0, other - alone))],
         "memory taken before sizing": [
-            *size(total), *size(less(total, free)), *size(less(free, budget)),
-            None if None in (total, free) else Decimal(free * 100 // total) / 100],
-        "--kv-cache-dtype": [8, 16, 99, (p99, 1), p99 and (rounded(p99 / 200, 4) * 100, 1),
-                             2 * (engine.last["pool_tokens"] or 0)],
-        "--enable-prefix-caching": [hits, queries, (Fraction(hits * 100, queries), 1)
+            size(less(total, free)), size(total),
+            None if None in (total, free) else Decimal(free * 100 // total) / 100,
+            size(less(free, budget))],
+        "--kv-cache-dtype": [16, (p99, 1), 99, 8, 2 * (engine.last["pool_tokens"] or 0),
+                             p99 and (rounded(p99 / 200, 4) * 100, 1)],
+        "--enable-prefix-caching": [queries, hits, (Fraction(hits * 100, queries), 1)
                                     if hits is not None and queries else None],
-        "--max-model-len": [99, engine.longest, longest, *prompts, *answers, sum(
-            (one[2:] or [0])[0] for one in (prompts, answers)),
-            *bucket_of(engine.lengths["prompts"], 99)]}
+        "--max-model-len": [how_many(lengths["prompts"]), *chain(*map(edges, longest)), 99,
+                            at_most_of(lengths["prompts"], 99), engine.longest,
+                            total_of(edge for _, edge in longest)]}
+
+
+def how_many(buckets):
+    return sum(number for _, number in buckets)
 
 
 def bucket_of(buckets, per_cent):
-    """Of lengths by bucket: how many there are, and the edges, one above the lower, of the bucket
-    that holds so many per cent of them."""
-    count, reached, low = sum(number for _, number in buckets), 0, 0
+    """Of lengths by bucket: the edges of the bucket that holds so many per cent of them; the last
+    bucket has no upper one."""
+    reached, low = 0, 0
     for edge, number in buckets:
         reached += number
-        if number and reached * 100 >= count * per_cent:
-            return [count, low, edge, low + 1] if edge is not None else [count, low]
+        if number and reached * 100 >= how_many(buckets) * per_cent:
+            return low, edge
         low = edge
-    return [count]
+    return None, None
+
+
+def edges(bucket):
+    """A bucket in a sentence: from one above its lower edge to its upper, or over its lower."""
+    low, edge = bucket
+    return [low] if edge is None else [low + 1, edge]
+
+
+def at_most_of(buckets, per_cent):
+    """What so many per cent had at most, or were over."""
+    return edges(bucket_of(buckets, per_cent))[-1]
 
 
 def over(buckets, limit):
@@ -2044,10 +2081,8 @@ def less(one, other):
 
 def size(bytes_):
     """Bytes as a sentence tells them: in GiB, or MiB where that would say little."""
-    if bytes_ is None:
-        return []
-    small = 0 < abs(bytes_) < 2**30 // 10
-    return [(Fraction(bytes_, 2**20), 1) if small else (Fraction(bytes_, 2**30), 2)]
+    small = 0 < abs(bytes_ or 0) < 2**30 // 10
+    return bytes_ and Fraction(bytes_, 2**20 if small else 2**30), 1 if small else 2
 
 # ==== part 13: service levels (§5) ================================================================
 
@@ -2299,12 +2334,12 @@ def training(week):
 
 
 def spending(found):
-    """What the sentence on training may say: amounts, and of the budget what is spent and when."""
+    """What the sentence on training tells: amounts, and of the budget what is spent and when."""
     budget = found["budget"] or defaultdict(lambda: None)
-    amounts = [found[name] for name in (
-        "cost", "inference_cost", "late_cost_lower", "late_cost_upper")] + [budget["forecast"]]
+    amounts = ("cost", "inference_cost", "late_cost_lower", "late_cost_upper")
     shares = (budget[name] and budget[name] * 100 for name in ("share_spent", "share_elapsed"))
-    return [*((one, 2) for one in amounts), *((one, 0) for one in shares)]
+    return [*((found[name], 2) for name in amounts), *((one, 0) for one in shares),
+            (budget["forecast"], 2)]
 
 
 def portion(cost, share):

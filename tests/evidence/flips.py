@@ -8,8 +8,9 @@ import io
 import json
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, localcontext
+from itertools import combinations
 from typing import Any
 
 from reports.evidence import verify
@@ -112,11 +113,27 @@ TELLS = {
 }
 
 
-def numbers_not_found(
-    files: Mapping[str, bytes], statement: dict[str, Any]
+def with_another_number(text: str) -> Iterator[str]:
+    """A sentence with one number after the other changed; those inside names are left."""
+    for one in STANDS_ALONE.finditer(text):
+        yield f"{text[: one.start()]}987654321987654{text[one.end() :]}"
+
+
+def with_two_swapped(text: str) -> Iterator[str]:
+    """A sentence with each two of its numbers that differ in each other's place."""
+    spans = [one.span() for one in STANDS_ALONE.finditer(text.rstrip("."))]
+    for (a, b), (c, d) in combinations(spans, 2):
+        if verify.numbers(text[a:b]) != verify.numbers(text[c:d]):
+            yield text[:a] + text[c:d] + text[b:c] + text[a:b] + text[d:]
+
+
+def sentences_not_found(
+    files: Mapping[str, bytes],
+    statement: dict[str, Any],
+    others: Callable[[str], Iterable[str]],
 ) -> tuple[int, list[tuple[Place, str]]]:
-    """How many numbers in sentences were changed one at a time, and the sentences whose change the
-    section that tells them did not find. Numbers inside names are left as they are."""
+    """How many other sentences were tried, and those that the section which tells them did not
+    find."""
     with localcontext(verify.EXACT):
         changed = copy.deepcopy(statement)
         week = verify.Week(verify.Pack(dict(files)), changed)
@@ -129,12 +146,12 @@ def numbers_not_found(
             holder: Any = changed
             for key in place[:-1]:
                 holder = holder[key]
-            for match in STANDS_ALONE.finditer(text):
+            for one in others(text):
                 week.check, count = verify.Checks(), count + 1
-                holder[place[-1]] = f"{text[: match.start()]}987654{text[match.end() :]}"
+                holder[place[-1]] = one
                 TELLS[place[0]](week)
                 if not week.check.wrong:
-                    missed.append((place, holder[place[-1]]))
+                    missed.append((place, one))
             holder[place[-1]] = text
     return count, missed
 

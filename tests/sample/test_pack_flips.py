@@ -27,7 +27,9 @@ from tests.evidence.flips import (
     is_found,
     kind,
     leaves,
-    numbers_not_found,
+    sentences_not_found,
+    with_another_number,
+    with_two_swapped,
 )
 from tests.evidence.test_every_figure import EVIDENCE_ALONE, census, told
 
@@ -107,10 +109,12 @@ def test_drawn_kinds_of_figures_are_computed_again(
 def test_every_number_of_every_sentence_is_computed_again(
     pack: tuple[dict[str, bytes], dict[str, Any]],
 ) -> None:
-    """And no value stands in the statement that is neither computed nor words."""
+    """In its place too; and no value stands in the statement that is neither computed nor words."""
     files, statement = pack
-    changed, missed = numbers_not_found(files, statement)
+    changed, missed = sentences_not_found(files, statement, with_another_number)
     assert changed > 250 and missed == []
+    swapped, missed = sentences_not_found(files, statement, with_two_swapped)
+    assert swapped > 400 and missed == []
     census(statement)
 
 
