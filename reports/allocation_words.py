@@ -67,9 +67,26 @@ def _teams(s: Mapping[str, Any]) -> dict[str, Any]:
     shown = [Decimal(row["effective"]) for row in (*told["teams"], *elsewhere)]
     return {
         "elsewhere_rows": elsewhere,
-        "teams_note": figures.footing(shown, told["effective"], 2),
+        "teams_note": " ".join(
+            filter(None, (figures.footing(shown, told["effective"], 2), _across(told["teams"])))
+        ),
         "teams_words": _words(told, s["currency"]),
     }
+
+
+def _across(teams: Sequence[Mapping[str, Any]]) -> str:
+    """Why the first two columns of some rows do not add up to the third, as printed."""
+    names = [
+        row["team"] or "those without a team"
+        for row in teams
+        if figures.footing([row["own"], row["shared"]], row["effective"], 2)
+    ]
+    if not names:
+        return ""
+    return (
+        f"Across, in the row{'s' if len(names) > 1 else ''} of {', '.join(names)}, own charges and "
+        "part of shared are rounded on their own as well; the exact amounts add up."
+    )
 
 
 def _words(told: Mapping[str, Any], currency: str) -> str:

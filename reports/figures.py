@@ -139,6 +139,12 @@ def signed_gib(value: Any) -> str:
     return f"{signed(exact / size, 1)}{THIN}{unit}"
 
 
+def as_gib(value: int) -> Decimal:
+    """GiB as `gib` prints them: rounded to a decimal of its unit."""
+    size, _ = _unit_of(Decimal(value))
+    return round_half_even(Decimal(value) / size, 1) * size / GIB
+
+
 def _unit_of(exact: Decimal) -> tuple[int, str]:
     """GiB; MiB for what is not zero and would be shown as 0.0 GiB."""
     return (1 << 20, "MiB") if 0 < abs(exact) * 20 < GIB else (GIB, "GiB")
@@ -222,8 +228,16 @@ def as_datetime(value: Any) -> datetime | None:
     return datetime.fromisoformat(str(value).replace("Z", "+00:00")).astimezone(UTC)
 
 
-def footing(values: Sequence[Any], total: Any, decimals: int = 2) -> str:
-    """Why rounded parts do not add up to the rounded total; empty when they do (method §1)."""
+def footing(
+    values: Sequence[Any],
+    total: Any,
+    decimals: int = 2,
+    printed: str = "the rows add up to {gap} against the total",
+) -> str:
+    """Why rounded parts do not add up to the rounded total; empty when they do (method §1).
+
+    `printed` says what parts of what; the signed difference of the printed figures is put into it.
+    """
     parts = [decimal(value) for value in values]
     whole_sum = decimal(total)
     if whole_sum is None or any(part is None for part in parts):
@@ -235,6 +249,6 @@ def footing(values: Sequence[Any], total: Any, decimals: int = 2) -> str:
     if gap == 0:
         return ""
     return (
-        f"Each figure is rounded on its own; as printed the rows add up to {signed(gap, decimals)} "
-        "against the total. The exact amounts add up without a difference."
+        f"Each figure is rounded on its own; as printed {printed.format(gap=signed(gap, decimals))}. "
+        "The exact amounts add up without a difference."
     )

@@ -190,3 +190,26 @@ def device_words(hours: Row | None) -> str:
         f"nvidia-smi showed {between} in use on one GPU of each engine, whatever the traffic: "
         "the pool is taken at the start, so a full card is no sign of load."
     )
+
+
+PARTS = ("weights", "kv_active", "kv_unreferenced", "graphs", "non_torch", "other", "free", "driver",
+         "unattributed")  # fmt: skip
+
+
+def rounding_words(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Why the printed parts of some memory tables do not add up to the printed total (method §1)."""
+    names = []
+    for row in tables:
+        parts = [row[f"{name}_bytes"] for name in PARTS]
+        total = row["total_bytes"]
+        if total is None:
+            continue
+        printed = sum((figures.as_gib(one) for one in parts if one is not None), Decimal(0))
+        if abs(printed - figures.as_gib(total)) * 20 >= 1:  # what a decimal shows of MiB as well
+            names.append(row["workload"] or "all engines and cards")
+    if not names:
+        return ""
+    return (
+        f"Each figure is rounded on its own, so that as printed the parts of {', '.join(names)} do not "
+        "add up to the device total; the exact bytes do."
+    )

@@ -18,7 +18,13 @@ from reports import change_words, charts, figures, level_words
 from reports.allocation_words import statement_words
 from reports.footnotes import footnotes
 from reports.ladder_words import report_guidance
-from reports.memory_words import engine_rows, memory_blocks, shared_device_words, twice_words
+from reports.memory_words import (
+    engine_rows,
+    memory_blocks,
+    rounding_words,
+    shared_device_words,
+    twice_words,
+)
 from reports.queries.standing import FIRST_PREVIOUS_DIGEST, Standing
 from reports.saving_words import questions
 from reports.waterfall import places
@@ -99,6 +105,7 @@ def context(
         "memory_blocks": (blocks := memory_blocks(s, defined, drawn)),
         "memory_device": shared_device_words(blocks),
         "memory_engines": engine_rows(s),
+        "memory_rounding": rounding_words(s.get("memory_tables") or []),
         "memory_twice": twice_words(s.get("memory")),
         "sizing_twice": twice_words(s.get("rightsizing")),
         **report_guidance(s.get("rightsizing") or []),
@@ -147,7 +154,16 @@ def _workload(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _baseline(row: Mapping[str, Any], zone: str) -> dict[str, Any]:
-    return dict(row) | {"interval": _apart(row), "questions": questions(row, zone)}
+    cost = figures.decimal(row.get("actual"))
+    return dict(row) | {
+        "interval": _apart(row),
+        "questions": questions(row, zone),
+        "rounding": figures.footing(
+            [row.get("counterfactual"), None if cost is None else -cost],
+            row.get("saving"),
+            printed="the two amounts are {gap} further apart than the difference says",
+        ),
+    }
 
 
 def _saving_basis(s: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,11 +309,14 @@ def _efficiency_parts(bridge: Mapping[str, Any], digits: int) -> str:
     active, through = bridge.get("active_share"), bridge.get("throughput")
     if active is None or through is None:
         return ""
-    return (
+    text = (
         f"Efficiency consists of active share ({figures.signed(active, digits)}: more or fewer "
         f"hours with tokens moving) and throughput ({figures.signed(through, digits)}: more or "
         "fewer tokens while moving)."
     )
+    parts = "the two add up to {gap} against efficiency"
+    note = figures.footing([active, through], bridge["efficiency"], digits, parts)
+    return f"{text} {note}".strip()
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -343,4 +362,4 @@ def as_printed(name: str, value: Any) -> str:
         return figures.coverage(value)
     if name in ("tokens_per_dollar", "gpu_hours"):
         return figures.whole(value)
-    return str(round_half_even(exact, 2))
+    return figures.grouped(exact, 2)

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 
 from finops.core import signs
 from finops.core.money import round_half_even
-from reports import figures, level_words
+from reports import figures, level_words, sheet
 from reports.change_words import became
 
 register = template.Library()
@@ -115,6 +115,14 @@ def signed_gib(value: Any) -> str:
     return figures.signed_gib(value)
 
 
+@register.filter
+def printed(value: Any, name: str) -> str:
+    """A figure of a statement by its name, as the report prints it."""
+    if value is None or isinstance(value, bool):
+        return {None: figures.NOT_AVAILABLE, True: "yes", False: "no"}[value]
+    return sheet.as_printed(name, value)
+
+
 @register.simple_tag
 def figure(holder: dict[str, Any], name: str, kind: str = "money") -> SafeString | str:
     """A figure of a statement, or n/a with its reason as a footnote people can read."""
@@ -134,9 +142,9 @@ def reason(holder: dict[str, Any], name: str) -> str:
 
 
 @register.simple_tag
-def footing(rows: list[dict[str, Any]], key: str, total: Any) -> str:
+def footing(rows: list[dict[str, Any]], key: str, total: Any, *printed: str) -> str:
     """The footnote of a table whose rounded rows do not add up."""
-    return figures.footing([row.get(key) for row in rows], total)
+    return figures.footing([row.get(key) for row in rows], total, 2, *printed)
 
 
 @register.simple_tag

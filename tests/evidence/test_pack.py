@@ -23,6 +23,7 @@ from django.core.management import CommandError
 
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
+from reports import figures
 from reports.evidence import verify
 from reports.evidence.pack import pack
 from reports.evidence.sealed import sealed_files
@@ -326,7 +327,14 @@ def test_a_restatement_says_what_changed_and_by_which_documents(sealed: Sealed) 
     assert newest.pk in added and table["documents_removed"]
     from reports import paper
 
-    assert "What this revision changed" in paper.html(standing(report))
+    shown = (
+        paper.html(standing(report)).split("What this revision changed")[1].split("</section>")[0]
+    )
+    # As printed, both sides, so that the table fits its page; the exact figures are in the seal.
+    assert not re.search(r"[.][0-9]{9}", shown)
+    row = next(row for row in table["figures"] if row["figure"] == "period_effective_cost")
+    for side in ("before", "after"):
+        assert f'<td class="num">{figures.money(row[side])}</td>' in shown
 
 
 def test_a_week_is_sealed_while_a_restatement_of_an_earlier_one_is_open(sealed: Sealed) -> None:

@@ -6,10 +6,10 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reports import figures
+from reports import allocation_words, figures, memory_words, sheet
 from reports.templatetags.figures import said
 
 T = "\u202f"
@@ -114,3 +114,47 @@ def test_a_table_foots_or_says_why(values: list[Decimal]) -> None:
 )
 def test_a_sentence_groups_its_numbers_and_keeps_flags_whole(text: str, shown: str) -> None:
     assert said(text) == shown
+
+
+GAP = "rounded on"
+
+
+@given(amounts, amounts)
+@example(Decimal("0.004"), Decimal("0.004"))
+def test_amounts_that_stand_in_a_row_or_a_sentence_foot_or_say_why(a: Decimal, b: Decimal) -> None:
+    """The two parts of efficiency, a team's own and shared cost, and a saving."""
+
+    def shown(value: Decimal) -> Decimal:
+        return value.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
+
+    foots = shown(a) + shown(b) == shown(a + b)
+    parts = {"active_share": str(a), "throughput": str(b), "efficiency": str(a + b)}
+    assert (GAP not in sheet._efficiency_parts(parts, 2)) == foots
+    teams = [{"team": "search", "own": str(a), "shared": str(b), "effective": str(a + b)}]
+    told = {"teams": teams, "elsewhere": "0", "effective": str(a + b)}
+    note = allocation_words._teams(
+        {"allocation_statement": told, "allocation": [], "currency": "USD"}
+    )["teams_note"]
+    assert (GAP not in note) == foots and ("search" in note) != foots
+    saving = {"actual": str(-b), "counterfactual": str(a), "saving": str(a + b)}
+    row = sheet._baseline(saving | {"basis": "delivered", "kind": "declared"}, "UTC")
+    assert (GAP not in row["rounding"]) == foots
+
+
+MEMORY = st.one_of(st.none(), st.integers(0, 2**43), st.integers(0, 2**26))
+
+
+@given(st.lists(MEMORY, min_size=9, max_size=9))
+@example([2**30 * 54 // 1000] + [2**30 * 14 // 100] * 4 + [None] * 4)
+def test_memory_of_a_card_foots_or_says_why(parts: list[int | None]) -> None:
+    names = memory_words.PARTS
+    total = sum(one for one in parts if one is not None)
+    row = {f"{name}_bytes": one for name, one in zip(names, parts, strict=True)}
+    said = memory_words.rounding_words([row | {"workload": "chat", "total_bytes": total}])
+    units = {"GiB": 1, "MiB": 1024}
+    printed = [
+        figures.gib(one).replace("−", "-").split(T) for one in (*parts, total) if one is not None
+    ]
+    known = [Fraction("".join(one[:-1])) / units[one[-1]] for one in printed]
+    assert (said == "") == (abs(sum(known[:-1]) - known[-1]) < Fraction(1, 20))
+    assert memory_words.rounding_words([row | {"workload": "chat", "total_bytes": None}]) == ""
