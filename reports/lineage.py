@@ -24,6 +24,14 @@ MOST_ROWS = 300
 MONEY, TOKENS = "money", "tokens"
 TOKEN_NAMES = ("token", "coverage", "restarts", "hidden_resets", "exact")
 PER = ("cost_per", "usage_cost_per", "tokens_per", "saving")
+ROLES = {
+    "prompt_tokens": ("prompt",),
+    "generation_tokens": ("generation",),
+    "cached_prompt_tokens": ("cached_prompt", "prefix_hits"),
+    "delivered_prompt_tokens": ("delivered_prompt",),
+    "delivered_generation_tokens": ("delivered_generation",),
+}
+"""What the series count that a figure of one class of tokens is made of, where there are such."""
 Row = dict[str, Any]
 
 
@@ -188,11 +196,13 @@ def _series(
             hours.append(row)
     found.hours = hours
     found.series_name = _name(known[series]) if series in known else ""
-    found.series = [
+    told = [
         {"number": number, "name": _name(row), "role": row["role"], "tokens": sums.get(number, 0)}
         for number, row in known.items()
         if not slug or slug in places.get(number, ())
     ]
+    roles = ROLES.get(found.figure, ())
+    found.series = [row for row in told if row["role"] in roles] or told
 
 
 def placed(files: Mapping[str, bytes], series: Iterable[Row], hours: str) -> dict[str, set[str]]:

@@ -58,6 +58,7 @@ def test_every_figure_leads_to_rows_and_on_to_a_document(sealed: Sealed, auditor
         reverse("report-behind", kwargs=where | {"figure": "prompt_tokens"}),
         {"workload": slug, "series": series[0]},
     ).content.decode()
+    assert set(re.findall(r"</a></th><td>([a-z ]+)</td>", page)) == {"prompt"}
     hours = re.findall(r'href="(/reports/[^"]+/hours/[^"]+)"', page)
     hour = auditor.get(hours[0]).content.decode()
     digests = re.findall(r"/imports/documents/([0-9a-f]{64})/", hour)
