@@ -6,13 +6,21 @@
     python3 verify.py --all ...    prints the equal figures too
     python3 verify.py --contents   lists the sections: to follow one figure, read one of them
 
-One line for each figure: `equal` or `UNEQUAL` with both values. The exit code is 1 when anything
-differs or a digest is wrong. Python 3.11 or newer and nothing else is needed. This file shares no
-code with the program that made the report: it was written from the method's text ("§" below)
-alone, so that an error in either shows as a difference.
+What it does. It reads the tables of the pack (`ledgers/NAME.csv`), groups their rows, adds, and
+compares with statement.json value by value, by name: one line for each figure, `equal` or
+`UNEQUAL` with both values. A value of the statement that was not compared is a difference too. The
+exit code is 1 when anything differs or a digest is wrong. It needs Python 3.11 or newer and nothing
+else, and shares no code with the program that made the report: it was written from the method's
+text ("§" below) alone, so that an error in either shows as a difference.
+
+What it takes as given. The rows: seal.json holds their digests, and README.md says how they lead to
+documents; those hours in which a counter began or ended are booked again from readings (part 17).
+Words: of a sentence the numbers are computed and their order is demanded, the wording is not. GIVEN
+(part 20) names all that is not computed, each with its reason.
 
 How to read it. Part 1 is enough for the headline: what is paid, what is counted, one division,
-and the seal. Each later part computes what part 1 takes from it, or other figures of the report:
+and the seal. Each later part computes what part 1 takes from it, or other figures of the report; a
+figure is followed by reading one of them:
 
     part  1  the headline and the seal        §1 §3.7 §4 §5 §11  charges, rules, SHA256SUMS
     part  2  tokens by series, with bounds    §2.3 to §2.6       series, token_hours, gaps, restarts
@@ -35,12 +43,9 @@ and the seal. Each later part computes what part 1 takes from it, or other figur
     part 19  reading and comparing            -                  any
     part 20  what is left, and printing       §11                -
 
-The pattern is the same everywhere: read a table (`ledgers/NAME.csv`), group its rows, add, and
-give the sums in the statement's own shape. Such a function is a *section*; what it gives is
-compared with statement.json value by value, by name. At the end a value of the statement that
-was not compared, and that GIVEN (part 20) does not name with its reason, is a difference too. Of
-sentences the numbers are computed, and not the words. Instants are milliseconds since 1970, a
-fraction where a charge is timed more finely; an empty cell is None, which is not zero.
+A *section* is a function that gives a part of the statement in the statement's own shape. Instants
+are milliseconds since 1970, a fraction where a charge is timed more finely; an empty cell is None,
+which is not zero.
 """
 
 import csv
