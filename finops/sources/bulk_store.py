@@ -17,6 +17,9 @@ from finops.sources.rows import Fault, Row
 from finops.sources.summing import is_summable
 
 MOST_ROWS: Final = 400_000
+MOST_WAITING: Final = 16_384
+MOST_TABLES: Final = 8
+"""So many tables, or rows of them, get their numbers at once: each question has a cost of its own."""
 FETCHED_KINDS: Final = 2_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -29,6 +32,7 @@ class Found:
     """What `grouped` selects of some lines, in a table of the engine."""
 
     table: str
+    rows: int
     lines: int
     stamps: Sequence[Stamp]
 
@@ -47,6 +51,8 @@ class Sums:
         self._shared: dict[Stamp, dict[str, Any]] = {}  # by the stamp without its span
         self._spans: dict[Stamp, Span] = {}
         self._new_spans: list[Stamp] = []
+        self._waiting: list[str] = []
+        self._rows_waiting = 0
         self._rows, self._is_compact, self._is_growing = 0, True, True
         self._make()
 
@@ -79,9 +85,10 @@ class Sums:
         """
         table, run = f"found_{side.number}", side.connection.execute
         run(f"CREATE OR REPLACE TABLE {table} AS {query}")
-        ((lines,),) = run(f"SELECT coalesce(sum(n), 0)::BIGINT FROM {table}").fetchall()  # noqa: S608
+        counts = f"SELECT count(*), coalesce(sum(n), 0)::BIGINT FROM {table}"  # noqa: S608
+        ((rows, lines),) = run(counts).fetchall()
         stamps = f"SELECT DISTINCT {self._stamp} FROM {table} WHERE alone IS NULL"  # noqa: S608
-        return Found(table, lines, run(stamps).fetchall())
+        return Found(table, rows, lines, run(stamps).fetchall())
 
     def accepts(self, found: Found) -> bool:
         """Whether the parser takes all lines but those that stay whole (see `alone`).
@@ -107,37 +114,50 @@ class Sums:
         return [row[0] for row in self._run(query)]
 
     def keep(self, found: Found) -> None:
-        """Adds what was found to the sums."""
+        """Adds what was found to the sums; it waits in a table of its own till there is enough."""
+        table = f"waiting_{len(self._waiting)}"
+        self._run(f"ALTER TABLE {found.table} RENAME TO {table}")
+        self._waiting.append(table)
+        self._rows_waiting += found.rows
+        if len(self._waiting) >= MOST_TABLES or self._rows_waiting > MOST_WAITING:
+            self._number()
+            if self._rows > MOST_ROWS:
+                self._compact()
+
+    def _number(self) -> None:
+        """Gives what waits the numbers of its kinds and spans."""
         self._keep_spans()
-        rows = self._run(f"SELECT count(*) FROM {found.table} WHERE alone IS NULL")[0][0]  # noqa: S608
+        found = " UNION ALL ".join(f"SELECT * FROM {table}" for table in self._waiting)  # noqa: S608
+        rows = self._run(f"SELECT count(*) FROM ({found}) WHERE alone IS NULL")[0][0]  # noqa: S608
         newest = -1
         if self._is_growing or self._place(found, newest) < rows:
             if not self._is_growing:  # those of known kinds are there
                 newest = self._run("SELECT coalesce(max(kind), 0) FROM kinds")[0][0]
             self._is_growing = self._add_kinds(found) > 0
             self._place(found, newest)
+        for table in self._waiting:
+            self._run(f"DROP TABLE {table}")
+        self._waiting.clear()
         self._rows += rows
-        self._is_compact = False
-        if self._rows > MOST_ROWS:
-            self._compact()
+        self._rows_waiting, self._is_compact = 0, False
 
-    def _place(self, found: Found, newest: int) -> int:
-        """Adds what was found of kinds newer than one to the sums; how many rows that are."""
+    def _place(self, found: str, newest: int) -> int:
+        """Adds what a query gives of kinds newer than one to the sums; how many rows that are."""
         amounts = "".join(f", {name}, d_{name}" for name in self._amounts)
         return int(
             self._run(
-                f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM {found.table} "  # noqa: S608
+                f"INSERT INTO sums SELECT kind, span, n, first, last{amounts} FROM ({found}) "  # noqa: S608
                 f"JOIN kinds USING ({self._kind}) JOIN spans USING ({self._span}) "
                 f"WHERE alone IS NULL AND kind > {newest}"
             )[0][0]
         )
 
-    def _add_kinds(self, found: Found) -> int:
+    def _add_kinds(self, found: str) -> int:
         """Gives new kinds a number; how many there were."""
         return int(
             self._run(
                 f"INSERT INTO kinds SELECT nextval('kind_ids'), * FROM (SELECT DISTINCT {self._kind} "  # noqa: S608
-                f"FROM {found.table} WHERE alone IS NULL EXCEPT SELECT {self._kind} FROM kinds)"
+                f"FROM ({found}) WHERE alone IS NULL EXCEPT SELECT {self._kind} FROM kinds)"
             )[0][0]
         )
 
@@ -177,6 +197,8 @@ class Sums:
 
     def taken(self) -> Iterator[SumsTable]:
         """The sums so far; there are none afterwards. Each table is read before the next one."""
+        if self._waiting:
+            self._number()
         self._compact()
         names = Names(
             [field for field, name in AMOUNTS.items() if name in self._layout.amounts],

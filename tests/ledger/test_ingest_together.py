@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 from django.db import IntegrityError, connections
 
 from finops.ledger.models import Charge, Delivery, Document, Snapshot, Source
-from finops.ledger.operations import charges
+from finops.ledger.operations import charge_lines, charges
+from finops.ledger.operations.charge_rows import COLUMNS
 from finops.ledger.operations.ingest import ingest
 from finops.ledger.operations.snapshots import settle
 from finops.ledger.queries.snapshots import with_verdict
+from finops.sources.records import ChargeRecord
 from finops.trail.models import Entry
 from finops.trail.operations import verify
 from tests.ledger.focus_files import focus_file, hours
@@ -100,6 +103,31 @@ def test_a_delivery_that_breaks_half_way_leaves_nothing(
     assert not Entry.objects.exists()
     assert ingest([str(path)], by="Ada", at=NOW)[0]["status"] == "posted"
     assert Charge.objects.count() == 20
+
+
+def test_a_row_refused_while_the_next_are_read_refuses_its_document_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = (
+        focus_file(tmp_path / name, *({"ResourceId": f"{name}-{i}"} for i in range(20)))
+        for name in ("bad.csv", "good.csv")
+    )
+    digest = sha256(bad.read_bytes()).hexdigest()
+    row_of, line = charges.row_of, COLUMNS.index("line")
+
+    def twice(record: ChargeRecord, snapshot: int, document: str) -> tuple[Any, ...]:
+        """Of the bad document the ninth row says that it is the fourth."""
+        row = list(row_of(record, snapshot, document))
+        row[line] = 5 if document == digest and record.line == 10 else record.line
+        return tuple(row)
+
+    monkeypatch.setattr(charges, "row_of", twice)
+    monkeypatch.setattr(charge_lines, "BATCH_ROWS", 2)
+    refused, posted = ingest([str(bad), str(good)], by="Ada", at=NOW)
+    assert (refused["status"], posted["status"]) == ("rejected", "posted")
+    assert "charge_once" in refused["rejections"][0]["reason"]
+    assert set(Charge.objects.values_list("document_id", flat=True)) == {posted["sha256"]}
+    assert Charge.objects.count() == 20 and Document.objects.count() == 1
 
 
 def test_charges_without_their_document_are_never_committed(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from finops.ledger.operations.charge_lines import (
 )
 from finops.ledger.operations.charge_rows import row_of
 from finops.ledger.operations.charge_rows import storable as storable
+from finops.ledger.operations.copying import Copying
 from finops.ledger.operations.documents import Kept
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.part_reading import Part, Rows, TableRows
@@ -214,7 +215,12 @@ def _fill(document: Document, sums: Sums, rows: int | None) -> None:
 
 
 def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
-    """Posts a document's charges; what they come to."""
+    """Posts a document's charges, the database beside the reading; what they come to."""
+    with Copying(of_series=False):
+        return _post_each(one, delivery, sums)
+
+
+def _post_each(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
     if one.spooled is not None:
         return _post_spooled(one, one.spooled(), delivery)
     found = batches(

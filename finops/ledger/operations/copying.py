@@ -34,11 +34,8 @@ _open: ContextVar[Copying | None] = ContextVar("copying", default=None)
 
 def copy_lines(model: type[models.Model], names: Sequence[str], lines: Sequence[Line]) -> None:
     """As `bulk.copy_lines`; inside a `Copying`, begun here and done later."""
-    copying = _open.get()
-    if copying is None or not lines:
-        bulk.copy_lines(model, names, lines)
-    else:
-        copying.begin(lambda cursor: feed(cursor, model._meta.db_table, names, lines))
+    if lines:
+        beside(lambda cursor: feed(cursor, model._meta.db_table, names, lines))
 
 
 def copy_new_lines(
@@ -63,17 +60,34 @@ def copy_new_lines(
         copying.begin(work)
 
 
+def beside(work: Callable[[Any], None]) -> None:
+    """Does some work with a cursor; inside a `Copying`, begun here and done later.
+
+    A broken constraint raises django.db.IntegrityError, here or when the work is waited for.
+    """
+    copying = _open.get()
+    if copying is not None:
+        copying.begin(work)
+        return
+    connection = connections[ledger_name()]
+    with connection.wrap_database_errors, connection.cursor() as cursor:
+        work(cursor)
+
+
 class Copying:
     """Lets the copies of its caller be done beside the work. A context manager inside a
-    transaction; leaving it waits for what is under way."""
+    transaction; leaving it waits for what is under way. `of_series`: the rows name series and
+    targets, which are there already."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_series: bool = True) -> None:
+        self._of_series = of_series
         self._connection = connections[ledger_name()]
         self._within = ExitStack()
         self._under_way: Future[None] | None = None
 
     def __enter__(self) -> Copying:
-        self._name_at_once()
+        if self._of_series:
+            self._name_at_once()
         self._thread = self._within.enter_context(ThreadPoolExecutor(1))
         self._within.enter_context(self._connection.execute_wrapper(self._after_it))
         token = _open.set(self)
