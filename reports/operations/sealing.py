@@ -165,12 +165,19 @@ def not_confirmed(stand: Standing, evidence: Evidence | None) -> list[str]:
     ]
 
 
+def _is_unequal(report: Report, statement: dict[str, Any]) -> bool:
+    """Whether the second computation differs from a figure of the report now."""
+    evidence = sealed.gather(report, statement)
+    return evidence is not None and bool(evidence.unequal)
+
+
 WAIVABLE = {kind for kind, _ in Waiver.KINDS}
 
 
 def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: datetime) -> Waiver:
     """Signs for one thing that stands against sealing. Raises NotAllowed for the preparer, for
-    an unknown kind, without a reason, and when there is nothing of this kind to sign for."""
+    an unknown kind, without a reason, and when there is nothing of this kind to sign for: for
+    the second computation, as long as no figure differs."""
     if kind not in WAIVABLE:
         raise NotAllowed(
             f"There is no waiver {kind[:40]!r}; there are {', '.join(sorted(WAIVABLE))}."
@@ -182,8 +189,14 @@ def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: da
         _open(report)
         if same_person(by, report.prepared_by):
             raise NotAllowed(f"{by} prepared this report; a second person signs its waivers.")
-        if (kind, subject) not in waivable(standing(report).statement):
+        statement = standing(report).statement
+        if (kind, subject) not in waivable(statement):
             raise NotAllowed(f"{report} has nothing to waive of {kind} {subject[:80]}.")
+        if kind == "recomputation" and not _is_unequal(report, statement):
+            # Signed beforehand it would let whatever differs later pass unread.
+            raise NotAllowed(
+                "The second computation has nothing against this report: there is nothing to sign for."
+            )
         row = Waiver.objects.create(
             report=report, kind=kind, subject=subject, text=text.strip(), by=by, at=at
         )

@@ -289,6 +289,8 @@ def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Seal
     command("dispose", WEEK, "all", "--text", "Known.", "--by", "Ada")
     command("waive", WEEK, "all", "all", "--text", "Known.", "--by", "Ben")
     command("approve", WEEK, "--by", "Ben")
+    early = command("waive", WEEK, "recomputation", "figures", "--text", "x", "--by", "Ben")
+    assert not early["ok"] and "nothing to sign for" in early["error"]
     report = Report.objects.get(week=WEEK, revision=2)
     value: dict[str, Any] = json.loads(bytes(report.statement))
     value["figures"]["effective_cost"] = str(Decimal(value["figures"]["effective_cost"]) - 1)
