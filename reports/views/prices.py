@@ -18,7 +18,7 @@ from reports.roles import allowed
 from .page import page
 
 MOST_SHOWN = 100
-_ASKED = {"gpu_model": "GPU model", "provider": "provider", "sku": "SKU"}
+_ASKED = {"provider": "provider", "gpu_model": "GPU model", "sku": "SKU"}
 
 
 @require_GET
@@ -56,6 +56,6 @@ def _card(row: RateCard) -> dict[str, Any]:
 
 
 def _asks(match: dict[str, Any]) -> str:
-    """What a rate is for, as `GPU model H100, provider CoreWeave`."""
+    """What a rate is for, as `provider CoreWeave, GPU model H100`."""
     told = [f"{name} {match[key]}" for key, name in _ASKED.items() if match.get(key)]
     return ", ".join(told) or "any usage"
