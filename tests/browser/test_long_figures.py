@@ -52,11 +52,11 @@ def long_figures(value: Any) -> Any:
 
 
 def alone(html: str) -> str:
-    """The page with its own style sheets in it, and without scripts."""
+    """The page with its own style sheets in it, each for its medium, and without scripts."""
     html = re.sub(r"<script[^>]*src=.*?</script>", "", html)
     return re.sub(
-        r'<link rel="stylesheet" href="/static/(css/[a-z]+\.css)"[^>]*>',
-        lambda found: f"<style>{(REPOSITORY / 'static' / found[1]).read_text()}</style>",
+        r'<link rel="stylesheet" href="/static/(css/[a-z]+\.css)"([^>]*)>',
+        lambda found: f"<style{found[2]}>{(REPOSITORY / 'static' / found[1]).read_text()}</style>",
         html,
     )
 
