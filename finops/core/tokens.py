@@ -53,6 +53,9 @@ class SeriesPeriod:
     gaps: int = 0
     unmarked: bool = False
     edge_in_gap: bool = False
+    unread_edges: int = 0
+    """Edges of the period that lie between two readings with a gap between them, or between a
+    birth and a first reading so far from it."""
     straddles_start: int = 0
     straddles_end: int = 0
     rate: Rate = field(default_factory=Rate)
@@ -106,6 +109,7 @@ class Tokens:
     unplaced_openings: int = 0
     opening_tokens: int = 0
     unmarked_restarts: int = 0
+    unread_edges: int = 0
     unobserved_ms: int = 0
     living_ms: int = 0
     delivered_twice: bool = False
@@ -157,6 +161,7 @@ _COUNTS = (
     "unplaced_openings",
     "opening_tokens",
     "unmarked_restarts",
+    "unread_edges",
 )
 
 Parts = dict[str, list[SeriesPeriod]]
@@ -224,6 +229,7 @@ def tokens_of(
         unplaced_openings=sum(part.openings for part in counted),
         opening_tokens=sum(part.opening_tokens for part in counted),
         unmarked_restarts=sum(part.restarts for part in engines if part.unmarked),
+        unread_edges=sum(part.unread_edges for part in engines),
         unobserved_ms=unobserved,
         living_ms=living,
     )
@@ -245,7 +251,7 @@ def union(groups: Iterable[Tokens]) -> Tokens:
     return Tokens(
         **values,
         cached_prompt=None if None in cached or not cached else sum(c for c in cached if c),
-        exact=bool(every) and all(g.exact for g in every if g.readings),
+        exact=bool(every) and all(g.exact for g in every if g.readings or g.unread_edges),
         coverage=coverage(living, unobserved),
         living_ms=living,
         unobserved_ms=unobserved,

@@ -157,6 +157,18 @@ hour|instant|UTC hour of the reading that shows it
 at_ms|whole|that reading, ms since 1970
 dark_ms|whole|time in which tokens may have been lost unseen, ms
 shown_tokens|whole|of them what the next reading shows already
+[late_births] {READINGS}; births further before the first reading than a gap, with an edge between
+series|whole|see series
+from_ms|whole|since when it may have counted unread, ms since 1970
+at_ms|whole|its first reading, ms since 1970
+usual_ms|whole|usual interval between readings then, ms
+tokens|whole|tokens that its first reading booked
+[lost_before] {READINGS}; restarts with an edge between the readings before and after
+series|whole|see series
+from_ms|whole|last reading before it, ms since 1970; see gaps
+dark_ms|whole|time in which tokens may have been lost unseen, ms
+rate_tokens|whole|highest rise between two readings in the hour that shows it, tokens; counts where nothing was read before
+rate_ms|whole|over this time, ms
 [readings] samples of the document named
 series|whole|see series
 hour|instant|UTC hour

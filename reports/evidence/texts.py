@@ -20,6 +20,8 @@ TABLES = {
     "token_hours": "tokens of each series in each UTC hour",
     "gaps": "silences in the readings, with the tokens the next reading showed",
     "restarts": "restarts, with the time in which nobody saw the counter",
+    "late_births": "counters first read long after their birth, with an edge of the week between",
+    "lost_before": "restarts with an edge of the week in the time in which nobody saw the counter",
     "readings": "readings of hours in which a counter began, ended or alternated, and at the edges of the week",
     "counters_before": "the counters as they stood before each of those hours",
     "usage_hours": "usage records, summed by hour (delivered tokens)",

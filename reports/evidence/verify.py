@@ -260,7 +260,7 @@ def digests(pack, check):
 # ==== part 2: tokens by series (§2.3 to §2.6) =====================================================
 
 COUNTS = ("restarts", "hidden_resets", "readings", "ends", "gaps", "alternations",
-          "unplaced_openings", "opening_tokens", "unmarked_restarts")
+          "unplaced_openings", "opening_tokens", "unmarked_restarts", "unread_edges")
 SUMS = ("prompt", "generation", "delivered_prompt", "delivered_generation",
         "delivered_cached_prompt", "delivered_lower", "delivered_upper", "prompt_lower",
         "prompt_upper", "generation_lower", "generation_upper")
@@ -277,7 +277,7 @@ class Part:
         self.rate = max((Fraction(*one) for one in rates), default=Fraction(0))  # a millisecond
         self.darks = list(darks)  # (milliseconds, tokens that the next reading already shows)
         self.ends = self.gaps = self.living = self.unobserved = 0
-        self.from_before = self.into_after = 0
+        self.from_before = self.into_after = self.unread_edges = 0
         self.edge_in_gap = False
 
     def lower(self):
@@ -287,6 +287,21 @@ class Part:
         rate = max(self.rate, least)
         unseen = sum(max(0, -(-rate * ms // 1) - shown) for ms, shown in self.darks)
         return self.sum.tokens + int(unseen) + self.into_after
+
+    def over_start(self, tokens):
+        self.from_before, self.edge_in_gap = self.from_before + tokens, True
+        self.unread_edges += 1
+
+    def over_end(self, tokens):
+        self.into_after, self.edge_in_gap = self.into_after + tokens, True
+        self.unread_edges += 1
+
+    def lose(self, row, start, end):
+        """What was counted before the end of the span, and lost in a gap over it."""
+        if row and (dark := min(end, row["from_ms"] + row["dark_ms"]) - max(start, row["from_ms"])) > 0:
+            self.darks.append((dark, 0))
+            if not self.sum.readings:
+                self.rate = max(self.rate, Fraction(row["rate_tokens"], row["rate_ms"]))
 
     def exact(self):
         odd = self.sum.restarts or self.ends or self.sum.openings or self.sum.alternations
@@ -300,6 +315,8 @@ class TokenLedger:
         self.rules, self.made = Rules(pack.table("rules"), "series"), {}
         self.series = {row["series"]: row for row in pack.table("series")}
         self.hours, self.gaps, self.darks = {}, defaultdict(list), defaultdict(list)
+        self.births = {row["series"]: row for row in pack.table("late_births")}
+        self.lost = {(row["series"], row["from_ms"]): row for row in pack.table("lost_before")}
         columns, self.misplaced = ("series", "hour", "workload", *Hour._fields), 0
         for number, hour, workload, *counts in pack.lines("token_hours", columns):
             at, row = instant(hour), Hour._make(map(int, counts))
@@ -351,19 +368,33 @@ class TokenLedger:
                 rows.append(row)
                 darks += self.darks.get((number, hour), ()) if row.restarts else ()
         parts = {key: Part(*rows) for key, rows in groups.items()}
+        birth = self.births.get(number)
+        over_end, over_start = born_over(birth, end), born_over(birth, start)
         if not parts:
-            if not any(a < start and b >= end for a, b, _, _ in gaps):
+            if any(a < start and b >= end for a, b, _, _ in gaps):
+                since = start
+            elif over_end:
+                since = max(start, birth["from_ms"] // HOUR * HOUR)
+            else:
                 return {}
-            latest = group_of(series, start)
+            latest = group_of(series, since)
             parts[latest] = Part()
         first, last = next(iter(parts.values())), parts[latest]
         for a, b, usual, tokens in gaps:  # §2.5, §2.6: gaps and the edges of the span
             first.unobserved += max(0, min(b, end) - max(a + usual, start))
             first.gaps += start <= b < end
             if a < start <= b < end:
-                first.from_before, first.edge_in_gap = first.from_before + tokens, True
+                first.over_start(tokens)
             elif a < end <= b:
-                last.into_after, last.edge_in_gap = last.into_after + tokens, True
+                last.over_end(tokens)
+                last.lose(self.lost.get((number, a)), start, end)
+        if over_end:
+            last.over_end(birth["tokens"])
+        elif over_start:
+            first.over_start(birth["tokens"])
+        if over_end or over_start:
+            read = max(birth["from_ms"] + (birth["usual_ms"] or 0), series["born_ms"], start)
+            first.unobserved += max(0, min(birth["at_ms"], end) - read)
         seen, source, usual = series["last_ms"], series["source_last_ms"], series["usual_ms"] or 0
         ended = usual > 0 and 2 * (source - seen) > 5 * usual
         first.living += max(0, (min(end, seen) if ended else end) - max(start, series["born_ms"]))
@@ -410,6 +441,14 @@ class TokenLedger:
             sources[self.place(row, row["hour"])].add(row["source"])
         return hours, sources
 
+
+def born_over(birth, edge):
+    """§2.6: whether a counter was born before an edge and first read after it, later than a gap:
+    what it showed first may lie on either side."""
+    if birth is None or not birth["from_ms"] < edge <= birth["at_ms"]:
+        return False
+    return not birth["usual_ms"] or 2 * (birth["at_ms"] - birth["from_ms"]) > 5 * birth["usual_ms"]
+
 # ==== part 3: tokens of groups of series (§2.5, §2.6, §2.10) ======================================
 
 
@@ -442,7 +481,8 @@ def group(roles, cap):
         "exact": bool(counted) and all(one.exact() for one in counted),
         "unplaced_openings": sum(one.sum.openings for one in counted),
         "opening_tokens": sum(one.sum.opening_tokens for one in counted),
-        "unmarked_restarts": sum(one.sum.restarts for one in engines if one.sum.unmarked)}
+        "unmarked_restarts": sum(one.sum.restarts for one in engines if one.sum.unmarked),
+        "unread_edges": sum(one.unread_edges for one in engines)}
 
 
 def one_an_engine(roles):
@@ -476,7 +516,8 @@ def together(groups):
     for name in (*COUNTS, "living", "unobserved"):
         found[name] = sum(g[name] for g in groups)
     found["cached_prompt"] = total_of(g["cached_prompt"] for g in groups if g["prompt"] is not None)
-    found["exact"] = bool(groups) and all(g["exact"] for g in groups if g["readings"])
+    found["exact"] = bool(groups) and all(
+        g["exact"] for g in groups if g["readings"] or g["unread_edges"])
     return found | {"twice": any(g["twice"] for g in groups)}
 
 
@@ -2533,7 +2574,7 @@ def nodes(week):
 
 COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
            "weak-restart-evidence": "unmarked_restarts", "alternations": "alternations",
-           "unplaced-openings": "unplaced_openings"}
+           "unplaced-openings": "unplaced_openings", "edges-unread": "unread_edges"}
 TOLD = set(COUNTED) | set("""unassigned-charges shared-not-yet-split exchange-rate-missing
     currencies-mixed gpu-charges-without-node nodes-without-charges gpu-hours-differ ageing-baseline
     baseline-not-approved stale-gauges cost-lags readings-late readings-ended provisional-month
@@ -2748,6 +2789,13 @@ def readings(week):
         odd = [at for at, row in rows if row.restarts or row.openings or row.alternations]
         week.check(f"series {number}: odd hours without readings", 0,
                    sum((number, hour) not in befores for hour in odd))
+    for number, birth in week.tokens.births.items():  # the first reading of all books it
+        if birth["at_ms"] < week.span[1]:
+            first = hours[number][0]
+            shown = [row["value"] for row in of_hour[number, first[0]]
+                     if row["at_ms"] == birth["at_ms"]]
+            week.check(f"birth of series {number}", (first[1].first_ms, max(shown, default=None)),
+                       (birth["at_ms"], birth["tokens"]))
     touched = {number: dict(hours[number]) for number, _ in befores}
     for (number, hour), before in befores.items():
         if of_hour[number, hour]:  # none: said above

@@ -17,7 +17,7 @@ from finops.core.period import Period, hour_of, parse_instant, rfc3339
 from finops.ledger.access import Access
 from finops.ledger.models import Series, Source
 from finops.ledger.operations import sources
-from finops.ledger.queries.explain import Unknown, explain
+from finops.ledger.queries.explain import Unknown, bounds, explain
 from finops.ledger.queries.source_hours import (
     PART,
     Events,
@@ -123,11 +123,12 @@ def _health_of(name: str) -> dict[str, Any] | None:
 def row(request: HttpRequest, series: int, hour: str) -> HttpResponse:
     """The readings behind one row of the token ledger, and the arithmetic (`explain`)."""
     try:
-        found = explain(Series.objects.get(pk=series), hour_of(parse_instant(hour)))
+        one, at = Series.objects.get(pk=series), hour_of(parse_instant(hour))
+        found = explain(one, at)
     except (Series.DoesNotExist, Unknown, ValueError, OverflowError):
         raise Http404("no such row") from None
-    context = {"found": found, "zone": zone().key}
-    context["source"] = Series.objects.get(pk=series).target.source.name
+    context = {"found": found, "bounds": bounds(one, at), "zone": zone().key}
+    context["source"] = one.target.source.name
     return page(request, "reports/ledger_row.html", context)
 
 

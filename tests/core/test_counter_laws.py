@@ -139,7 +139,10 @@ def series_rows(w: World, rows: list[HourRow], until: int) -> SeriesRows:
         ]
         facts = {
             "gaps": [(g.from_ms, g.to_ms, g.usual_ms, g.tokens) for g in row.gaps],
-            "restarts": [{"dark": d.ms, "shown": d.shown} for d in darks],
+            "restarts": [
+                {"from": r.from_ms, "to": r.to_ms, "dark": d.ms, "shown": d.shown}
+                for r, d in zip(row.restarts, darks, strict=True)
+            ],
             "openings": row.openings,
             "unmarked": row.unmarked,
         }

@@ -182,7 +182,7 @@ def test_money_in_no_place_is_the_difference():
 
 def test_the_register_names_what_a_reader_must_know():
     restless = replace(LLAMA.tokens, restarts=2, hidden_resets=1, gaps=3, unplaced_openings=1,
-                       opening_tokens=55, alternations=1, unmarked_restarts=1)  # fmt: skip
+                       opening_tokens=55, alternations=1, unmarked_restarts=1, unread_edges=1)  # fmt: skip
     facts = _facts(
         workloads=[
             replace(LLAMA, tokens=restless, old_engine=True, preemptions=7,
@@ -198,7 +198,7 @@ def test_the_register_names_what_a_reader_must_know():
     kinds = {row["kind"] for row in value["exceptions"]}
     assert kinds == {
         "gaps", "restarts", "hidden-resets", "weak-restart-evidence", "unplaced-openings",
-        "alternations", "preempted-prompts-counted-twice", "currencies-mixed", "cost-without-tokens",
+        "alternations", "edges-unread", "preempted-prompts-counted-twice", "currencies-mixed", "cost-without-tokens",
         "tokens-without-cost", "unassigned-charges", "shared-not-yet-split",
         "ageing-baseline", "baseline-not-approved", "cost-lags",
     }  # fmt: skip

@@ -51,6 +51,7 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
     "engine_logs": {"number"},
     "preemptions": {"series"},
     "restarts": {"at_ms"},
+    "lost_before": {"rate_tokens", "rate_ms"},
     "earlier_weeks": {"revision"},
     "readings": {"document"},
     "usage_hours": {"requests", "quality"},

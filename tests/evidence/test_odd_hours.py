@@ -97,3 +97,49 @@ def test_how_long_a_counter_and_a_source_were_there_is_computed_again(tmp_path: 
         files, statement, tables=("series", "reaches"), untold=EVIDENCE_ALONE,
         drawn=random.Random(7), rows=30,
     ) == []  # fmt: skip
+
+
+def over_the_edges(folder: Path) -> None:
+    """Three more engines of llama. `u` is born on Sunday at 23:20 and first read on Monday at 00:40;
+    `v` is read until the week's last Sunday at 23:20, born again at 23:50 and read at 00:40; `w` is
+    born that Sunday at 23:30 and first read at 00:40."""
+    start = int(small_company.START.timestamp())
+    end, ten = start + 7 * 86_400, 600
+    lives = [
+        ("u", start - 2400, [(start + 2400 + ten * n, 4800 + 600 * n) for n in range(9)]),
+        ("v", end - 7800, [(end - 7200 + ten * n, 600 + 600 * n) for n in range(9)]),
+        ("v", end - 600, [(end + 2400 + ten * n, 900 + 600 * n) for n in range(3)]),
+        ("w", end - 1800, [(end + 2400 + ten * n, 700 + 600 * n) for n in range(3)]),
+    ]
+    counters, marks = [], []
+    for instance, born, readings in lives:
+        labels = f'instance="{instance}",job="vllm"'
+        for at, value in readings:
+            counters.append(f'vllm:prompt_tokens_total{{{labels},model_name="llama"}} {value} {at}')
+            marks.append(f"process_start_time_seconds{{{labels}}} {born} {at}")
+    lines = ["# TYPE vllm:prompt_tokens counter", *counters,
+             "# TYPE process_start_time_seconds gauge", *marks, "# EOF", ""]  # fmt: skip
+    (folder / "edges.om").write_text("\n".join(lines))
+    assert ingested(folder / "edges.om")[0]["status"] == "posted"
+
+
+def test_what_nobody_read_over_an_edge_of_the_week_is_computed_again(tmp_path: Path) -> None:
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    before = closed_week()[1]["figures"]
+    over_the_edges(tmp_path)
+    files, statement = closed_week()
+    figures = statement["figures"]
+    assert figures["prompt_tokens"] == before["prompt_tokens"] + 9600 + 5400
+    # What `u` showed first, 4,800, may be of the week before; what `v` and `w` show first in the week
+    # after, 900 and 700, and what `v` may have counted in the half hour to its end, of this one. The end
+    # of `u` at 02:00 is dark for ten minutes.
+    assert figures["tokens_lower"] == before["tokens_lower"] + 4800 + 5400
+    assert figures["tokens_upper"] == before["tokens_upper"] + 9600 + 600 + 5400 + 900 + 700 + 1800
+    assert not figures["exact"]
+    (said,) = (one for one in statement["exceptions"] if one["kind"] == "edges-unread")
+    assert said["subject"] == "llama" and "3 engines not read" in said["text"]
+    assert columns_not_found(
+        files, statement, tables=("late_births", "lost_before"), untold=EVIDENCE_ALONE,
+        drawn=random.Random(7), rows=30,
+    ) == []  # fmt: skip

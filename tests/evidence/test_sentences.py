@@ -135,14 +135,14 @@ def as_text(value: Any) -> Any:
 # -- the register ----------------------------------------------------------------------------------
 
 
-@given(SLUGS, st.lists(COUNTS, min_size=8, max_size=8))
+@given(SLUGS, st.lists(COUNTS, min_size=9, max_size=9))
 def test_disturbances_of_readings(slug, counts) -> None:
     names = ("gaps", "restarts", "hidden_resets", "unmarked_restarts", "alternations",
-             "unplaced_openings", "opening_tokens")  # fmt: skip
+             "unplaced_openings", "opening_tokens", "unread_edges")  # fmt: skip
     said = dict(zip(names, counts, strict=False))
-    tokens = said | {"unobserved": counts[7], "living": counts[7] * 2 + 1}
+    tokens = said | {"unobserved": counts[8], "living": counts[8] * 2 + 1}
     text_of = verify.coverage(tokens)
-    ours = Tokens(unobserved_ms=counts[7], coverage=Decimal(text_of), **said)
+    ours = Tokens(unobserved_ms=counts[8], coverage=Decimal(text_of), **said)
     theirs = {
         kind: told for kind, _, _, _, *told in verify.of_workloads(one_workload(slug, tokens))
     }

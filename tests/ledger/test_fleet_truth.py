@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import count, pairwise
 
 import pytest
@@ -20,8 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finops.core.period import Period
+from finops.core.tokens import Tokens
 from finops.ledger.models import Series, Source, TokenHour
 from finops.ledger.operations.readings import recheck
+from finops.ledger.queries import explain
+from finops.ledger.queries.series import series_of as listed
+from finops.ledger.queries.source_hours import engines_of
 from finops.ledger.queries.tokens import TokenLedger
 from finops.sources.records import SeriesReadings
 from tests.core.test_counter_laws import BASE_S, World, _fastest_life_was_measured, world
@@ -130,52 +135,61 @@ def tokens_of(source: Source, start: int, end: int):  # type: ignore[no-untyped-
     return TokenLedger(period).by(lambda labels, _: labels["source"], period).get(source.name)
 
 
-def is_unread(one: Pod, second: int) -> bool:
-    """Whether an instant lies in a gap of a pod's readings, or between a birth and a late first one."""
-    before = [at for at, _, _ in one.world.scrapes if at <= second]
-    after = [(at, born) for at, _, born in one.world.scrapes if at > second]
-    if not after:
-        return False
-    since = max(before, default=after[0][1] or 0)
-    return since <= second and after[0][0] - since > 2.5 * one.world.step
+def by_pod(source: Source, start: int, end: int, pods: list[Pod]) -> dict[str, Tokens]:
+    """Each pod's tokens, with its highest rate declared: some hours alone may not show it."""
+    period = Period(instant(start), instant(end))
+    caps = {one.instance: one.highest_rate() for one in pods}
+    found = TokenLedger(period).by(
+        lambda labels, _: labels["instance"] if labels["source"] == source.name else "",
+        period,
+        caps,
+    )
+    return {one.instance: found.get(one.instance, Tokens()) for one in pods}
 
 
-def unplaced(source: Source, start: int, end: int) -> int:
+def unplaced(source: Source, start: int, end: int, instance: str = "") -> int:
     current = [
         row
-        for (_, metric, hour), row in rows(source).items()
+        for (pod, metric, hour), row in rows(source).items()
         if metric == COUNTER and instant(start) <= hour < instant(end)
+        if not instance or pod == instance
     ]
     return sum(row["opening_tokens"] for row in current)
+
+
+def longest_unsaid(source: Source, one: Pod) -> int:
+    """The seconds that may pass at an edge without a reading and without being a gap (§2.5)."""
+    mine = [row for (pod, metric, _), row in rows(source).items()
+            if metric == COUNTER and pod == one.instance]  # fmt: skip
+    usual_ms = max((row["usual_ms"] or 0 for row in mine), default=0)
+    return 5 * max(usual_ms // 1000, one.world.step) // 2 + abs(one.skew_s)
 
 
 @few
 @given(st.integers(0, 10**9))
 def test_the_truth_of_a_fleet_lies_inside_its_bounds(seed: int) -> None:
-    """Of the whole span, and of some hours: there to the cut-off that the method states, one scrape
-    interval at each edge (§2.3). An edge that nobody read at all is told apart: a restart's dark belongs
-    to the period of the reading that shows it (§2.6)."""
+    """Of the whole span, and of each pod in some hours: there to the cut-off that the method states at
+    each edge (§2.3), be it an edge that nobody read (§2.6). What calls itself exact is it."""
     rng = random.Random(seed)
-    pods, dark, source = fleet(rng)
+    pods, _, source = fleet(rng)
     start, end = BASE_S - HOUR_S, BASE_S + SPAN_S
     found = tokens_of(source, start, end)
     truth = sum(one.tokens_until(end) for one in pods) - unplaced(source, start, end)
     assert found.prompt_lower <= truth <= found.prompt_upper
     if found.exact:
         assert found.prompt == truth
-    cut_off = sum(one.highest_rate() * 2 * one.world.step for one in pods)
-    for _ in range(4):
+    for _ in range(6):
         hours = sorted(rng.sample(range(-1, SPAN_S // HOUR_S + 1), 2))
         start, end = (BASE_S + HOUR_S * hour for hour in hours)
-        if any(edge in dark or is_unread(one, edge) for one in pods for edge in (start, end)):
-            continue
-        found = tokens_of(source, start, end)
-        counted = sum(one.tokens_until(end - 1) - one.tokens_until(start - 1) for one in pods)
-        truth = counted - unplaced(source, start, end)
-        if found is None or found.prompt is None:
-            assert truth <= cut_off
-        else:
-            assert found.prompt_lower - cut_off <= truth <= found.prompt_upper + cut_off
+        told = by_pod(source, start, end, pods)
+        for one in pods:
+            counted = one.tokens_until(end - 1) - one.tokens_until(start - 1)
+            truth = counted - unplaced(source, start, end, one.instance)
+            cut_off = one.highest_rate() * 2 * longest_unsaid(source, one)
+            mine = told[one.instance]
+            assert (mine.prompt_lower or 0) - cut_off <= truth <= (mine.prompt_upper or 0) + cut_off
+            if mine.exact:
+                assert abs(mine.prompt - truth) <= cut_off
 
 
 @few
@@ -190,3 +204,101 @@ def test_a_fleet_collected_once_more_changes_nothing(seed: int) -> None:
     assert rows(source) == before
     assert TokenHour.objects.filter(series__target__source=source).count() == posted
     assert recheck([one.pk for one in Series.objects.filter(target__source=source)]) == []
+
+
+# -- a span that nobody read, by hand --------------------------------------------------------------
+
+NINE = BASE_S + 9 * HOUR_S
+UNREAD = range(NINE + 1800, NINE + 9000)  # from 09:30 to 11:30
+Pairs = list[tuple[int, int]]
+
+
+def told_of(new: Pairs, born: Pairs, ups: Pairs) -> tuple[Source, list[Tokens]]:
+    """What the hours from 09:00, 10:00 and 11:00, and all three, are worth to a pod, beside another
+    that is read whenever the source is."""
+    steady = [(at, 1) for at in range(NINE - 600, NINE + 4 * HOUR_S, 60) if at not in UNREAD]
+    labels, source = {"instance": "new:1"}, a_source()
+    series = [
+        *column(UP, {"instance": "steady:1"}, steady, 0, 1 << 40),
+        *column(COUNTER, labels, new, 0, 1 << 40),
+        *column(STARTED, labels, born, 0, 1 << 40),
+        *column(UP, labels, ups, 0, 1 << 40),
+    ]
+    post(source, series)
+    edges = [NINE + HOUR_S * hour for hour in range(4)]
+    spans = [*pairwise(edges), (edges[0], edges[-1])]
+    return source, [tokens_of(source, *span) or Tokens() for span in spans]
+
+
+def bounds(tokens: Tokens) -> tuple[int | None, int | None, int | None, bool]:
+    return tokens.prompt, tokens.prompt_lower, tokens.prompt_upper, tokens.exact
+
+
+def after(first: int, each: int) -> Pairs:
+    """From 11:30 on every minute, until 12:30."""
+    return [(UNREAD.stop + 60 * n, first + each * n) for n in range(60)]
+
+
+MARKED = [(at, NINE + 4200) for at, _ in after(0, 0)]  # born at 10:10
+ALL = 4800 + 29 * 600
+
+
+@pytest.mark.parametrize(
+    ("born", "ups", "ten", "eleven"),
+    [
+        # Born at 10:10, first read at 11:30 with 4,800: any of them may be of the hour from 10:00.
+        (MARKED, [], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        # A scrape at 11:29 had no answer: the process was there and may have counted.
+        (MARKED, [(UNREAD.stop - 60, 0)], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        # A scrape at 11:29 was answered without the counter: it was born after that.
+        (MARKED, [(UNREAD.stop - 60, 1)], (None, None, None, False), (ALL, ALL, ALL, True)),
+        # Without a mark the last `up` reading tells since when it may have counted, here 10:30 …
+        ([], [(NINE + 5400, 1)], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        # … and here 11:20, when nobody answered.
+        ([], [(NINE + 8400, 0)], (None, None, None, False), (ALL, ALL, ALL, True)),
+    ],
+)
+def test_a_birth_that_nobody_read_may_lie_on_either_side_of_an_edge(
+    born: Pairs, ups: Pairs, ten: tuple[object, ...], eleven: tuple[object, ...]
+) -> None:
+    _, (first, second, third, whole) = told_of(after(4800, 600), born, ups)
+    assert bounds(first) == (None, None, None, False)
+    assert bounds(second) == ten
+    assert bounds(third) == eleven
+    assert bounds(whole) == (ALL, ALL, ALL, True)
+    assert whole.unread_edges == 0 and third.unread_edges == (not third.exact)
+    # Of the hour from 11:00 a half was not read; of a life without a mark nobody knows its length.
+    assert third.coverage == Decimal("0.5000" if born and not third.exact else "1.0000")
+
+
+def test_a_restart_that_nobody_read_counts_for_the_hours_it_may_have_cost() -> None:
+    """Read until 09:29 with 10 tokens a second, born again at 10:10, read from 11:30 on, where the
+    fastest minute shows 10 a second too. What the first life counted after 09:29 is lost: until 10:00
+    of the first hour, until 10:10 of the second."""
+    before = [(at, 10 * (at - NINE)) for at in range(NINE + 60, UNREAD.start, 60)]
+    marks = [(at, NINE) for at, _ in before] + MARKED
+    _, (first, second, third, whole) = told_of(before + after(4800, 600), marks, [])
+    seen = before[-1][1]
+    dark_s = UNREAD.start - before[-1][0] + 1800
+    assert bounds(first) == (seen, seen, seen + 10 * dark_s + 4800, False)
+    assert bounds(second) == (0, 0, 10 * 600 + 4800, False)
+    assert bounds(third) == (ALL, ALL - 4800, ALL + 10 * (dark_s + 600), False)
+    assert bounds(whole) == (seen + ALL, seen + ALL, seen + ALL + 10 * (dark_s + 600), False)
+
+
+def test_an_hour_says_why_it_is_not_exact() -> None:
+    source, _ = told_of(after(4800, 600), MARKED, [])
+    series = Series.objects.get(target__source=source, role="prompt")
+    told = explain.bounds(series, instant(NINE + 2 * HOUR_S))
+    assert (told["lower"], told["upper"], told["exact"]) == (ALL - 4800, ALL, False)
+    assert told["why"] == [
+        "4,800 tokens came with the first reading after a time that nobody read, in which the hour "
+        "began: they may belong before it"
+    ]
+    ten, eleven = (engines_of(source.name, instant(NINE + HOUR_S * hour)) for hour in (1, 2))
+    assert [(row["name"], row["readings"], row["lower"], row["upper"]) for row in (*ten, *eleven)] == [
+        ("new:1", 0, 0, 4800), ("new:1", 30, ALL - 4800, ALL)
+    ]  # fmt: skip
+    period = Period(instant(NINE + 2 * HOUR_S), instant(NINE + 3 * HOUR_S))
+    (row,) = (row for row in listed(period) if row.source == source.name)
+    assert (row.tokens, row.lower, row.upper, row.exact) == (ALL, ALL - 4800, ALL, False)

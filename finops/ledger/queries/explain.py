@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from finops.core.counter import Carry
 from finops.core.matching import parse_matchers
-from finops.core.period import instant_of, rfc3339
+from finops.core.period import HOUR, Period, instant_of, rfc3339
+from finops.core.tokens import SeriesPeriod
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
+
+from .tokens import series_in
 
 MOST_NAMED = 5
 
@@ -69,6 +73,40 @@ def explain(series: Series, hour: datetime) -> dict[str, Any]:
             for one in revisions[1:]
         ],
     }
+
+
+def bounds(series: Series, hour: datetime) -> dict[str, Any] | None:
+    """How exact one hour of a token series is (method §2.6): at least, at most, and why not exact,
+    in sentences; None of a series that counts no tokens."""
+    part = series_in(series, Period(hour, hour + HOUR))
+    if part is None:
+        return None
+    said = [] if part.exact() else list(_reasons(part))
+    return {"lower": part.lower(), "upper": part.upper(), "exact": part.exact(), "why": said}
+
+
+def _reasons(part: SeriesPeriod) -> Iterator[str]:
+    if part.straddles_start:
+        yield (
+            f"{part.straddles_start:,} tokens came with the first reading after a time that nobody "
+            "read, in which the hour began: they may belong before it"
+        )
+    if part.straddles_end:
+        yield (
+            f"{part.straddles_end:,} tokens came with the first reading after a time that nobody "
+            "read, in which the hour ended: they may belong to it"
+        )
+    lost = part.upper() - part.booked - part.straddles_end
+    if part.darks:
+        yield f"up to {lost:,} tokens may have been lost between a last reading and a restart or an end"
+    if part.openings:
+        yield f"{part.opening_tokens:,} tokens of unknown time are not booked"
+    if part.alternations:
+        yield "more than one process answered behind the address"
+    if part.edge_in_gap and not part.unread_edges:
+        yield "its source has told nothing since"
+    if part.unmarked and part.gaps:
+        yield "a gap of an engine that gives no start time may hide a restart"
 
 
 def explain_gauge(series: Series, hour: datetime) -> dict[str, Any]:

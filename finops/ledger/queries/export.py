@@ -39,6 +39,7 @@ from .export_memory import cache_hours, engines_and_devices, preemptions
 from .export_nodes import nodes_and_holders
 from .export_readings import readings
 from .export_table import Table, table
+from .export_unread import unread
 from .money import COLUMNS, ChargePart, charge_parts, day_of, in_period, months_of
 from .reading import Reading, read
 from .service_levels import buckets, objectives
@@ -57,6 +58,7 @@ def tables(period: Period, as_of: datetime) -> Iterator[Table]:
     yield _token_hours(reading)
     yield _gaps(reading)
     yield _restarts(reading)
+    yield from unread(reading)
     yield from readings(reading.ledger.known, period, as_of)
     yield _usage_hours(reading)
     yield from nodes_and_holders(reading.nodes)

@@ -28,6 +28,9 @@ class SeriesRow:
     last_ms: int
     readings: int
     tokens: int
+    lower: int
+    upper: int
+    exact: bool
     restarts: int
     hidden_resets: int
     coverage: Decimal
@@ -72,6 +75,9 @@ def _row(known: Known, part: SeriesPeriod, period: Period, claims: KeyOf) -> Ser
         last_ms=min(max(row.last_ms for row in known.rows), milliseconds(period.end) - 1),
         readings=part.readings,
         tokens=part.booked,
+        lower=part.lower(),
+        upper=part.upper(),
+        exact=part.exact(),
         restarts=part.restarts,
         hidden_resets=part.hidden_resets,
         coverage=coverage(part.living_ms, part.unobserved_ms),

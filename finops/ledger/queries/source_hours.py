@@ -10,10 +10,12 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from finops.core.period import Period, hour_of, instant_of
+from finops.core.tokens import SeriesPeriod
 from finops.ledger.models import Fetch, FetchedPart, Series, Source, TokenHour, UsageHour
 from finops.sources.engines import ROLES
 
 from .as_of import known_by
+from .tokens import Known, TokenLedger
 
 WHOLE, PART, UNREAD = "whole", "part", "unread"
 DAYS = 7
@@ -176,7 +178,9 @@ def _disturbed(period: Period) -> QuerySet[TokenHour]:
 
 
 def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
-    """A source's prompt counters in one hour, the disturbed ones first, as plain values."""
+    """A source's prompt counters in one hour, the disturbed ones first, as plain values; those too
+    that nobody read in it though they were there before, or were born in it."""
+    parts = _parts(name, hour)
     rows = TokenHour.objects.filter(COUNTED, hour=hour, series__target__source__name=name)
     newest = rows.order_by("series_id", "-revision").distinct("series_id")
     found = list(newest.select_related("series__target"))
@@ -199,11 +203,52 @@ def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             ],
             "opening_tokens": row.opening_tokens,
         }
+        | _bounds(parts.pop(row.series_id, None))
         for row in found
     ]
+    unread = [
+        {
+            "series": None,
+            "name": _engine_name(known.series),
+            "instance": known.series.target.instance,
+            **dict.fromkeys(("tokens", "readings", "restarts", "hidden_resets"), 0),
+            "gaps": [],
+            "opening_tokens": 0,
+        }
+        | _bounds((known, part))
+        for known, part in parts.values()
+    ]
     return sorted(
-        told, key=lambda row: (not (row["restarts"] or row["gaps"]), row["name"], row["instance"])
+        [*told, *unread],
+        key=lambda row: (not (row["restarts"] or row["gaps"] or not row["readings"]), row["name"],
+                         row["instance"]),
+    )  # fmt: skip
+
+
+def _parts(name: str, hour: datetime) -> dict[int, tuple[Known, SeriesPeriod]]:
+    """What an hour is worth to each prompt counter of a source, by series."""
+    period = Period(hour, hour + timedelta(hours=1))
+    ledger = TokenLedger(period)
+    return {
+        known.series.pk: (known, part)
+        for known in ledger.known
+        if known.source == name and _is_counted(known.series)
+        for part in ledger.parts(known, period, lambda labels, at: None).values()
+    }
+
+
+def _is_counted(series: Series) -> bool:
+    return series.role == "prompt" or (
+        series.role == "delivered_prompt" and series.metric in DELIVERED_ALONE
     )
+
+
+def _bounds(found: tuple[Known, SeriesPeriod] | None) -> dict[str, Any]:
+    """Lower and upper bound of an hour (method §2.6); None where it is exact, or not known."""
+    part = found[1] if found else None
+    if part is None or part.exact():
+        return {"lower": None, "upper": None}
+    return {"lower": part.lower(), "upper": part.upper()}
 
 
 def _engine_name(series: Series) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,19 +10,19 @@ from typing import Any
 
 import orjson
 from django.db import connections
-from django.db.models import Max, Q
+from django.db.models import Max
 
 from finops.core.allocation import Assigner, Place
-from finops.core.counter import Carry
-from finops.core.dark import Ups, dark_of_end
+from finops.core.counter import BIRTH_WITHIN_MS
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
 from finops.core.series import Row, SeriesRows
-from finops.core.tokens import Dark, Rate, SeriesPeriod, Tokens, tokens_of, union
-from finops.ledger.models import ReadingBlock, Series, TokenHour, UsageHour
+from finops.core.tokens import Rate, SeriesPeriod, Tokens, tokens_of, union
+from finops.ledger.models import ReadingBlock, Series, UsageHour
+from finops.ledger.queries.births import Births
+from finops.ledger.queries.endings import end_of_series, last_of_marks, source_goes_on
 from finops.ledger.queries.sources import unfinished_windows
 from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
-from finops.sources.samples import unpack
 
 SUMMED_ROLES = (
     "prompt",
@@ -191,6 +190,14 @@ def _sum_or_none(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
+def series_in(series: Series, period: Period) -> SeriesPeriod | None:
+    """One series in a period of whole hours; None where the period has nothing of it."""
+    start, end = milliseconds(period.start), milliseconds(period.end)
+    for known in _load(period, LAST_INSTANT, series.pk):
+        return known.around.parts(start, end, lambda ms: None).get(None)
+    return None
+
+
 def reach() -> dict[str, datetime]:
     """The last reading, or the last hour of usage records, of each source."""
     last: dict[str, datetime] = {
@@ -258,14 +265,16 @@ SELECT DISTINCT ON (series_id, hour) series_id,
     first_ms, last_ms, facts
 FROM ledger_tokenhour JOIN ledger_series ON ledger_series.id = series_id
 WHERE hour >= %s AND hour < %s AND role = ANY(%s) AND posted_at <= %s
+    AND (%s::bigint IS NULL OR series_id = %s)
 ORDER BY series_id, hour, revision DESC
 """
 
 _AROUND = """
-SELECT series.id, first.first_ms, first.facts, last.last_ms, last.usual_ms, following.*
+SELECT series.id, first.first_ms, first.facts, first.usual_ms, last.last_ms, last.usual_ms,
+    following.*
 FROM ledger_series series
 CROSS JOIN LATERAL (
-    SELECT first_ms, facts FROM ledger_tokenhour
+    SELECT first_ms, facts, usual_ms FROM ledger_tokenhour
     WHERE series_id = series.id AND posted_at <= %s ORDER BY hour, revision DESC LIMIT 1
 ) first
 CROSS JOIN LATERAL (
@@ -280,7 +289,14 @@ LEFT JOIN LATERAL (
     WHERE series_id = series.id AND hour >= %s AND posted_at <= %s
     ORDER BY hour, revision DESC LIMIT 1
 ) following ON true
-WHERE series.role = ANY(%s) AND first.first_ms < %s AND last.last_ms >= %s
+WHERE series.role = ANY(%s) AND (%s::bigint IS NULL OR series.id = %s) AND last.last_ms >= %s AND (
+    first.first_ms < %s
+    -- Born before the period's end and first read after it: by the mark, or who knows when (§2.6).
+    OR (first.facts #>> '{births,0,0}')::bigint = first.first_ms
+    AND coalesce(
+        (first.facts #>> '{births,0,1}')::bigint / 1000, first.first_ms - %s
+    ) < %s
+)
 """
 
 # Hours of which only some shards are there tell of no other target that its source went on (§2.5).
@@ -305,21 +321,25 @@ GROUP BY target.source_id
 """
 
 
-def _load(period: Period, as_of: datetime) -> list[Known]:
+def _load(period: Period, as_of: datetime, only: int | None = None) -> list[Known]:
+    """The series of a period, or the one of this number."""
     start, end = milliseconds(period.start), milliseconds(period.end)
     roles = list(SUMMED_ROLES)
     with connections[ledger_name()].cursor() as cursor:
         cursor.execute(_SOURCES, [*_unfinished(as_of), as_of])
         source_last = dict(cursor.fetchall())
-        cursor.execute(_AROUND, [as_of, as_of, period.end, as_of, roles, end, start])
+        which = [roles, only, only, start, end, BIRTH_WITHIN_MS, end]
+        cursor.execute(_AROUND, [as_of, as_of, period.end, as_of, *which])
         around = {row[0]: row[1:] for row in cursor.fetchall()}
-        cursor.execute(_ROWS, [period.start, period.end, roles, as_of])
+        cursor.execute(_ROWS, [period.start, period.end, roles, as_of, only, only])
         rows: dict[int, list[Row]] = {}
         for series_id, *values in cursor.fetchall():
             rows.setdefault(series_id, []).append(_row(values))
     found = Series.objects.filter(pk__in=around.keys()).select_related("target__source")
-    known = [_known(series, around[series.pk], source_last, rows, as_of) for series in found]
-    return sorted(known, key=lambda one: one.series.pk)
+    births = Births(start, as_of)
+    known = [_known(series, around[series.pk], source_last, rows, births) for series in found]
+    here = [one for one in known if one.first_ms < end or one.around.is_born_unread(end)]
+    return sorted(here, key=lambda one: one.series.pk)
 
 
 def _unfinished(as_of: datetime) -> tuple[list[int], list[int], list[int]]:
@@ -347,13 +367,12 @@ def _known(
     around: Sequence[Any],
     source_last: Mapping[int, int],
     rows: Mapping[int, list[Row]],
-    as_of: datetime,
+    births: Births,
 ) -> Known:
-    first_ms, first_facts, last_ms, usual_ms, *following = around
-    births = _json(first_facts).get("births", ())
-    born = first_ms
-    if births and births[0][0] == first_ms and births[0][1] is not None:
-        born = min(first_ms, births[0][1] // 1000)
+    first_ms, facts, first_usual_ms, last_ms, usual_ms, *following = around
+    first_facts, as_of = _json(facts), births.as_of
+    unread_ms = births.add(series, first_ms, first_facts, first_usual_ms)
+    is_marked = unread_ms is not None and first_facts["births"][0][1] is not None
     source = series.target.source
     return Known(
         series=series,
@@ -363,65 +382,16 @@ def _known(
         around=SeriesRows(
             rows=rows.get(series.pk, []),
             following=_row(following) if following and following[0] is not None else None,
-            born_ms=born,
+            born_ms=unread_ms if is_marked and unread_ms is not None else first_ms,
             last_ms=last_ms,
             usual_ms=usual_ms,
             source_last_ms=source_last.get(source.pk, last_ms),
-            dark_of_end=cache(partial(_dark_of_end, series, last_ms, usual_ms, as_of)),
-            source_goes_on=cache(partial(_source_goes_on, series, as_of)),
-            last_of_marks=cache(partial(_last_of_marks, series, as_of)),
+            first_ms=first_ms,
+            first_usual_ms=first_usual_ms,
+            unread_ms=unread_ms,
+            birth=partial(births.of, series.pk),
+            dark_of_end=cache(partial(end_of_series, series, last_ms, usual_ms, as_of)),
+            source_goes_on=cache(partial(source_goes_on, series, as_of)),
+            last_of_marks=cache(partial(last_of_marks, series, as_of)),
         ),
     )
-
-
-def _dark_of_end(series: Series, last_ms: int, usual_ms: int | None, as_of: datetime) -> Dark:
-    return dark_of_end(last_ms, usual_ms, _ups_after(series, last_ms, as_of))
-
-
-def _last_of_marks(series: Series, as_of: datetime) -> list[int]:
-    """The last reading of every process remembered behind the series' address."""
-    carry = (
-        TokenHour.objects.filter(series=series, posted_at__lte=as_of)
-        .order_by("-hour", "-revision")
-        .values_list("carry", flat=True)
-        .first()
-    )
-    return [counter.last_ms for counter in Carry.from_json(carry or {}).counters.values()]
-
-
-def _source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int) -> bool:
-    """Whether other targets of the source have readings in a span, its edges left out."""
-    if until_ms <= since_ms:
-        return False
-    blocks = ReadingBlock.objects.filter(
-        series__target__source=series.target.source_id,
-        hour__gte=instant_of(since_ms // HOUR_MS * HOUR_MS),
-        hour__lte=instant_of(until_ms),
-        last_ms__gt=since_ms,
-        first_ms__lt=until_ms,
-        document__received_at__lte=as_of,
-    ).exclude(series__target=series.target_id)
-    for _, start, end in unfinished_windows(as_of, series.target.source_id):
-        blocks = blocks.exclude(last_ms__gte=milliseconds(start), first_ms__lt=milliseconds(end))
-    if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
-        return True
-    around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
-    times = (unpack(bytes(payload))[0] for payload in around.iterator())
-    return any(bisect_left(t, until_ms) > bisect_right(t, since_ms) for t in times)
-
-
-def _ups_after(series: Series, last_ms: int, as_of: datetime) -> Ups:
-    """The target's `up` readings in the hours around a series' last reading."""
-    blocks = ReadingBlock.objects.filter(
-        series__target=series.target_id,
-        series__role="up",
-        hour__gte=instant_of(last_ms // HOUR_MS * HOUR_MS),
-        hour__lte=instant_of(last_ms + HOUR_MS),
-        document__received_at__lte=as_of,
-    ).values_list("payload", flat=True)
-    readings: list[tuple[int, int]] = []
-    for payload in blocks:
-        times, values = unpack(bytes(payload))
-        readings.extend(zip(times, map(int, values), strict=True))
-    readings.sort()
-    return Ups([t for t, _ in readings], [v for _, v in readings])

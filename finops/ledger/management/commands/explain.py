@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from finops.core.period import hour_of, parse_instant, rfc3339
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
-from finops.ledger.queries.explain import Unknown, explain, series_named
+from finops.ledger.queries.explain import Unknown, bounds, explain, series_named
 
 
 class Command(Base):
@@ -24,7 +24,8 @@ class Command(Base):
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
         try:
             series = series_named(options["series"])
-            return explain(series, hour_of(parse_instant(options["hour"]))), True
+            hour = hour_of(parse_instant(options["hour"]))
+            return explain(series, hour) | {"bounds": bounds(series, hour)}, True
         except (Unknown, ValueError) as error:
             raise CannotRun(str(error)) from error
 
@@ -33,6 +34,7 @@ class Command(Base):
             result["series"],
             f"{result['tokens']:,} tokens in the hour from {rfc3339(result['hour'])}",
             f"  {result['arithmetic']}",
+            *_exactness(result["bounds"]),
             f"  revision {result['revision']}, posted {rfc3339(result['posted_at'])}",
             "",
             f"{'at':<28} {'value':>16}  {'born':<28} document",
@@ -42,3 +44,12 @@ class Command(Base):
             for one in result["readings"]
         ]
         return "\n".join([*lines, "", *(f"document {digest}" for digest in result["documents"])])
+
+
+def _exactness(bounds: dict[str, Any] | None) -> list[str]:
+    if bounds is None or bounds["exact"]:
+        return [] if bounds is None else ["  exact"]
+    return [
+        f"  at least {bounds['lower']:,}, at most {bounds['upper']:,}",
+        *(f"  {why}" for why in bounds["why"]),
+    ]

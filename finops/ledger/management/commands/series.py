@@ -34,6 +34,9 @@ class Command(Base):
                 "last": instant_of(row.last_ms),
                 "readings": row.readings,
                 "tokens": row.tokens,
+                "lower": row.lower,
+                "upper": row.upper,
+                "exact": row.exact,
                 "restarts": row.restarts,
                 "hidden_resets": row.hidden_resets,
                 "coverage": row.coverage,
@@ -53,4 +56,5 @@ _HEAD = f"{'tokens':>16} {'readings':>9} {'restarts':>8} {'hidden':>6} {'coverag
 def _line(row: dict[str, Any]) -> str:
     numbers = f"{row['tokens']:>16,} {row['readings']:>9,} {row['restarts']:>8} "
     numbers += f"{row['hidden_resets']:>6} {row['coverage']:>8}"
-    return f"{numbers}  {row['workload'] or '–'}, {row['series']}"
+    bounds = "" if row["exact"] else f" (≥ {row['lower']:,}, ≤ {row['upper']:,})"
+    return f"{numbers}  {row['workload'] or '–'}, {row['series']}{bounds}"
