@@ -13,10 +13,12 @@ import random
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import cramjam
 import orjson
@@ -42,6 +44,8 @@ from .ways_in import signer, token_of
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK_BYTES: Final = 1 << 20
 """How much of an answer is taken at once: after each piece a thread waits for its turn to go on."""
+_ATTEMPTS_BESIDE_QUERIES: Final = 2
+"""How often a remote read is tried: where it fails, queries are asked instead."""
 _REMOTE_READ: Final = {
     "Accept": "application/x-protobuf",
     "Content-Type": "application/x-protobuf",
@@ -97,11 +101,23 @@ class _Https(_Checked, urllib3.connection.HTTPSConnection):
     pass
 
 
-class _HttpPool(urllib3.HTTPConnectionPool):
+class _Opening:
+    """A pool that tells which connections it opened: one that waits for an answer can be shut."""
+
+    opened: WeakSet[Any] | None = None
+
+    def _new_conn(self) -> Any:
+        connection = super()._new_conn()  # type: ignore[misc]
+        if self.opened is not None:
+            self.opened.add(connection)
+        return connection
+
+
+class _HttpPool(_Opening, urllib3.HTTPConnectionPool):
     ConnectionCls = _Http
 
 
-class _HttpsPool(urllib3.HTTPSConnectionPool):
+class _HttpsPool(_Opening, urllib3.HTTPSConnectionPool):
     ConnectionCls = _Https
 
 
@@ -135,7 +151,11 @@ class _Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
         super().init_poolmanager(*arguments, **named)
-        self.poolmanager.pool_classes_by_scheme = dict(self.pools)
+        self.opened: WeakSet[Any] = WeakSet()
+        own = {"opened": self.opened}
+        self.poolmanager.pool_classes_by_scheme = {
+            scheme: type(pool.__name__, (pool,), own) for scheme, pool in self.pools.items()
+        }
 
 
 class _FileAdapter(_Adapter):
@@ -179,7 +199,11 @@ def save(url: str, target: BinaryIO, limits: Limits) -> None:
 
 @dataclass
 class Door:
-    """A way to one store. Use it as a context manager. Threads that share a door take turns."""
+    """A way to one store. Use it as a context manager. Threads that share a door take turns.
+
+    `without_remote_read` is whether remote read is not, or no longer, what the store is asked by: it
+    failed before on this way, and is not tried anew with each window.
+    """
 
     access: Access
     limits: Limits = field(default_factory=Limits)
@@ -189,6 +213,8 @@ class Door:
         self.told: dict[str, str] = {}
         self._secret = self._read_secret()
         self._turn = Lock()
+        self._given_up = Event()
+        self.without_remote_read = not self.access.remote_read
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
@@ -206,6 +232,15 @@ class Door:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    def give_up(self) -> None:
+        """Ends whatever is being asked, from another thread: nobody waits for its answer any more."""
+        self._given_up.set()
+        for prefix in ("http://", "https://"):
+            adapter = self._session.adapters[prefix]
+            for connection in list(getattr(adapter, "opened", ())):
+                with suppress(OSError, AttributeError):  # it has no socket, or a closed one
+                    connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _read_secret(self) -> str:
         if not self.access.secret_name:
@@ -259,7 +294,8 @@ class Door:
     def remote_read_packed(self, request: bytes) -> bytes:
         """The same as it came, for `unpacked`."""
         content = bytes(cramjam.snappy.compress_raw(request))
-        found: bytes = self._ask("POST", "/api/v1/read", content, bytes)
+        attempts = min(self.limits.attempts, _ATTEMPTS_BESIDE_QUERIES)
+        found: bytes = self._ask("POST", "/api/v1/read", content, bytes, attempts)
         return found
 
     def unpacked(self, body: bytes, place: bytearray | None = None) -> bytes | bytearray:
@@ -286,18 +322,24 @@ class Door:
         path: str,
         content: list[tuple[str, str]] | bytes,
         read: Callable[[bytes], Any] = orjson.loads,
+        attempts: int | None = None,
     ) -> Any:
-        until = time.monotonic() + self.limits.total_seconds
-        for attempt in range(1, self.limits.attempts + 1):
+        until, attempts = (
+            time.monotonic() + self.limits.total_seconds,
+            attempts or self.limits.attempts,
+        )
+        for attempt in range(1, attempts + 1):
             try:
                 with self._turn:
+                    if self._given_up.is_set():
+                        break
                     return self._once(method, path, content, until, read)
             except _Again as failure:
                 pause = self._pause(attempt, failure.after_seconds)
-                if attempt == self.limits.attempts or time.monotonic() + pause > until:
+                if attempt == attempts or time.monotonic() + pause > until:
                     raise FetchFailed(f"{failure} (asked {attempt} times)") from None
-                time.sleep(pause)
-        raise AssertionError("unreachable")
+                self._given_up.wait(pause)
+        raise FetchFailed(f"{self.base}: given up, for the run ended")
 
     def _pause(self, attempt: int, after_seconds: float | None) -> float:
         """What the store asks for, within bounds; else twice as long each time, a little mixed."""

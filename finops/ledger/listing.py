@@ -17,12 +17,14 @@ Rows = Sequence[Mapping[str, str]]
 
 @dataclass(slots=True)
 class Listing:
-    """The answer of a store, as it came, and the selectors that were made of it."""
+    """The answer of a store, as it came, and the selectors that were made of it; whether it named no
+    series at all."""
 
     body: bytes
     rows: Rows
     warnings: list[str]
     selectors: list[Selector]
+    is_empty: bool = False
     _seen: set[Name] = field(default_factory=set)
 
     def knows(self, series: Iterable[SeriesReadings]) -> bool:

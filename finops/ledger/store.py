@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from finops.core.period import HOUR_MS, Period, milliseconds
+from finops.core.period import HOUR_MS, Period, instant_of, milliseconds, rfc3339
 from finops.sources.engines import bound_of, metrics_to_collect
 from finops.sources.prometheus import readings
 from finops.sources.records import Account, Refused, Rejection, SeriesReadings
@@ -54,13 +54,15 @@ logger = logging.getLogger(__name__)
 class Gathered:
     """The answers of one window: samples inside it, and whether anything may be missing.
 
-    `content` is the document of the samples, where it was made already.
+    `content` is the document of the samples, where it was made already; `names_nothing` is whether the
+    store named no series of ours at all, `up` included.
     """
 
     series: list[SeriesReadings] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     content: bytes = b""
+    names_nothing: bool = False
 
     @property
     def complete(self) -> bool:
@@ -126,9 +128,10 @@ def _read_listing(
     """What an answer to /api/v1/series says; hour after hour it is the same."""
     rows, warnings = _rows(orjson.loads(body), base)
     if shard.is_whole:
-        return Listing(body, rows, warnings, list(selectors_of(rows, matchers, most)))
-    rows = [row for row in rows if shard.holds(row.get("instance", ""))]
-    return Listing(body, rows, warnings, list(selectors_of_instances(rows, matchers, most)))
+        return Listing(body, rows, warnings, list(selectors_of(rows, matchers, most)), not rows)
+    own = [row for row in rows if shard.holds(row.get("instance", ""))]
+    selectors = list(selectors_of_instances(own, matchers, most))
+    return Listing(body, own, warnings, selectors, not rows)
 
 
 def asked_ahead() -> Ahead:
@@ -143,17 +146,29 @@ def ask(
     answers where the store is asked by that. What fails is raised there."""
     try:
         listing = _listing(door, matchers, period, shard)
-        answers.put(listing)
-        if door.access.remote_read and not listing.warnings:
+        is_remote = not door.without_remote_read and not listing.warnings
+        answers.put((listing, is_remote))
+        if is_remote:
             first_ms, last_ms = milliseconds(period.start), milliseconds(period.end) - 1
             for one in [request(plain(one), first_ms, last_ms) for one in listing.selectors]:
-                packed = door.remote_read_packed(one)
+                packed = _remote_read(door, one)
                 answers.put(packed, len(packed))
         answers.end()
     except Closed:
         pass
     except BaseException as error:  # noqa: BLE001 - raised where the answers are read
         answers.end(error)
+
+
+def _remote_read(door: Door, request: bytes) -> bytes:
+    """An answer as it came. Where it fails, windows after this one are asked for by queries at once."""
+    try:
+        if door.without_remote_read:
+            raise FetchFailed(f"{door.base}: remote read failed before")
+        return door.remote_read_packed(request)
+    except FetchFailed:
+        door.without_remote_read = True
+        raise
 
 
 def gather(
@@ -173,15 +188,15 @@ def gather(
             return gather(door, matchers, period, shard, answers)
     try:
         coming = iter(answers)
-        listing: Listing = next(coming)
-        result = None
-        if door.access.remote_read and not listing.warnings:
-            result = _gather_remotely(door, listing, coming, period)
+        listing: Listing
+        listing, is_remote = next(coming)
+        result = _gather_remotely(door, listing, coming, period) if is_remote else None
     finally:
         answers.close()  # of a reading that was given up, no more is asked for
     if result is None:
         result = _gather_by_queries(door, listing.selectors, period)
         result.warnings = list(dict.fromkeys([*listing.warnings, *result.warnings]))
+    result.names_nothing = listing.is_empty
     return result
 
 
@@ -209,6 +224,15 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
     ]
     for answer in _ahead([partial(door.post, "/api/v1/query", form) for form in forms]):
         _take(answer, door.base, result)
+    # The older reading of a range brings one sample from just before the window, and no other.
+    if result.series and not any(_reaches_into(one, start_ms - 1, end_ms) for one in result.series):
+        times = [
+            time_ms for one in result.series for time_ms in (one.times_ms[0], one.times_ms[-1])
+        ]
+        raise FetchFailed(
+            f"{door.base}: asked for {rfc3339(period.start)} to {rfc3339(period.end)}, it answered "
+            f"with samples from {rfc3339(instant_of(min(times)))} to {rfc3339(instant_of(max(times)))}"
+        )
     result.series = [one for one in result.series if _inside(one, start_ms, end_ms)]
     return result
 
@@ -225,11 +249,16 @@ def _gather_remotely(
             answers.add(door.unpacked(packed, place))
     except (FetchFailed, Refused, NotPlain) as error:
         logger.info("%s: asked by queries, for remote read does not do: %s", door.base, error)
+        door.without_remote_read = True
         return None
     if not listing.knows(answers.series):
         logger.info("%s: asked by queries, for remote read adds labels", door.base)
+        door.without_remote_read = True
         return None
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
+    if answers.series and not any(_reaches_into(one, start_ms, end_ms) for one in answers.series):
+        logger.info("%s: asked by queries, for remote read tells of another time", door.base)
+        return None
     series = [one for one in answers.series if _inside(one, start_ms, end_ms)]
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
     return Gathered(series, notes=notes)
@@ -306,6 +335,11 @@ def _take(answer: Any, base: str, result: Gathered) -> None:
             result.series.append(record)
     except Refused as error:
         raise FetchFailed(str(error)) from None
+
+
+def _reaches_into(one: SeriesReadings, start_ms: int, end_ms: int) -> bool:
+    """Whether any of the readings, which stand in order of time, lies in the window."""
+    return bisect_left(one.times_ms, start_ms) < bisect_left(one.times_ms, end_ms)
 
 
 def _inside(one: SeriesReadings, start_ms: int, end_ms: int) -> bool:

@@ -180,6 +180,31 @@ def test_a_run_that_is_given_up_leaves_no_thread_waiting() -> None:
         pass
 
 
+def test_a_run_that_fails_gives_up_what_is_being_asked() -> None:
+    wanted, silent = hours(2), threading.Event()
+
+    def ask(window: Period, answers: Ahead) -> None:
+        if window == wanted[1]:
+            assert silent.wait(PATIENCE_S)  # until nobody wants the answer
+        answers.end()
+
+    def gather(window: Period, answers: Ahead) -> Gathered:
+        list(answers)
+        return Gathered()
+
+    def run() -> None:
+        with (
+            pytest.raises(ValueError, match="posting failed"),
+            ReadingAhead(wanted, ask, gather, is_asked_early=True, give_up=silent.set) as ahead,
+        ):
+            ahead.read(wanted[0])
+            raise ValueError("posting failed")
+
+    with beside(run):
+        pass
+    assert silent.is_set()
+
+
 @pytest.mark.django_db(databases=["default", "sample"])
 @pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed")
 def test_the_store_is_asked_for_two_windows_ahead(

@@ -26,6 +26,7 @@ from finops.ledger.operations import collect
 from finops.ledger.operations.collect import collect_source, collect_window, hours_at_once, windows
 from finops.ledger.operations.documents import stored
 from finops.ledger.operations.sources import access_to, add_source
+from finops.ledger.queries.facts import facts
 from finops.ledger.queries.sources import health, incomplete_hours, uncollected
 from finops.ledger.store import live_series
 from finops.sources.samples import decode
@@ -285,6 +286,66 @@ def test_an_answer_that_is_not_the_apis_fails_whole(store: Store) -> None:
     with Door(access_to(source)) as door, pytest.raises(FetchFailed, match="must be a number"):
         collect_window(source, FIRST, door=door, by="ada", at=AFTER)
     assert not ReadingBlock.objects.exists()
+
+
+def test_an_answer_of_another_time_alone_is_no_answer(store: Store) -> None:
+    source = made(store.url)
+    row = next(one for one in recorded() if one["values"][-1][0] > SECOND.start.timestamp())
+    later = row | {"values": [v for v in row["values"] if v[0] >= SECOND.start.timestamp()]}
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": [later]}}
+    store.replies = [None, Reply(json.dumps(answer).encode())]
+    found = collect_source(source, by="ada", at=AFTER, period=FIRST)
+    assert found.incomplete_hours == {FIRST.start} and found.readings == 0
+    assert (
+        "asked for 2026-11-29T14:00:00Z to 2026-11-29T15:00:00Z, it answered with"
+        in (found.warnings[0])
+    )
+    assert [row[1] for row in ledger()["fetches"]] == [False]
+    assert not ReadingBlock.objects.exists()
+    assert collect_source(source, by="ada", at=AFTER, period=FIRST).ok
+    assert ReadingBlock.objects.exists()
+
+
+def test_a_sample_from_just_before_the_window_alone_is_an_honest_answer(store: Store) -> None:
+    """What a range of the older reading may bring of a series that ended with the hour before."""
+    labels = {"__name__": "up", "job": "vllm", "instance": "a:1"}
+    store.series = [{"metric": labels, "values": [[SECOND.start.timestamp() - 0.001, "1"]]}]
+    listing = json.dumps({"status": "success", "data": [labels]}).encode()
+    store.replies = [Reply(listing)]
+    assert collect_source(made(store.url), by="ada", at=AFTER, period=SECOND).ok
+    assert [row[1] for row in ledger()["fetches"]] == [True]
+
+
+def test_a_list_without_series_where_some_were_is_told(store: Store) -> None:
+    source, every = made(store.url), store.series
+    assert collect_source(source, by="ada", at=AFTER, period=FIRST).ok
+    store.series = [one for one in every if one["metric"]["__name__"] == "up"]
+    assert collect_source(source, by="ada", at=AFTER, period=SECOND).ok
+    (fetch,) = Fetch.objects.filter(window_start=SECOND.start)
+    # All engines are gone and `up` is there: an honest answer, of which nothing is said.
+    assert (fetch.complete, fetch.readings > 0, fetch.warnings) == (True, True, [])
+    assert told_missing() == []
+
+    store.series = []
+    third = Period(SECOND.end, SECOND.end + timedelta(hours=1))
+    later = third.end + timedelta(minutes=5)
+    assert collect_source(source, by="ada", at=later, period=third).ok
+    (last,) = Fetch.objects.filter(window_start=third.start)
+    assert (last.complete, last.readings) == (True, 0)
+    assert last.warnings == [f"the store named no series; it named {fetch.series:,} before this"]
+    (said,) = told_missing()
+    assert "1 hour missing (first 2026-11-29T16:00:00Z" in said
+    # A store that never named any has nothing to miss.
+    with replay([]) as empty:
+        assert collect_source(made(empty.url, "new"), by="ada", at=AFTER, period=FIRST).ok
+    assert Fetch.objects.get(source__name="new").warnings == []
+    assert len(told_missing()) == 1
+
+
+def told_missing() -> list[str]:
+    week = Period(parse_instant("2026-11-23T00:00:00Z"), parse_instant("2026-11-30T00:00:00Z"))
+    found = facts(week, week="2026-W48").notices
+    return [one.text for one in found if one.kind == "hours-missing"]
 
 
 def test_a_large_fleet_is_asked_in_shards(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import threading
 import time
 
 import pytest
@@ -105,6 +106,30 @@ def test_a_store_that_does_not_answer_in_time_fails() -> None:
         store.delay_seconds = 1.5
         with pytest.raises(FetchFailed, match=r"no answer in 0\.2 s"):
             ask(store.url, Limits(read_seconds=0.2, attempts=2, pause_seconds=0.01))
+
+
+def test_nobody_waits_for_a_store_that_stays_silent_once_a_run_is_given_up() -> None:
+    """Without an end of waiting of its own: the request is cut off, and not sent again."""
+    failed: list[str] = []
+    with replay([]) as store, Door(Access(store.url)) as door:
+        store.delay_seconds = 120
+
+        def wait() -> None:
+            try:
+                door.get("/api/v1/query")
+            except FetchFailed as failure:
+                failed.append(str(failure))
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        while not store.seen:
+            time.sleep(0.01)
+        door.give_up()
+        thread.join(20)
+        assert not thread.is_alive() and "given up" in failed[0]
+        with pytest.raises(FetchFailed, match="given up"):
+            door.get("/api/v1/query")
+        assert len(store.seen) == 1
 
 
 def test_an_answer_that_trickles_is_cut_off_by_the_clock() -> None:

@@ -15,7 +15,14 @@ from finops.ledger.probe import probe
 from finops.ledger.store import Gathered, gather
 from finops.sources.samples import encode
 from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, recorded, replay
-from tests.ledger.test_collect import AFTER, FIRST, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
+from tests.ledger.test_collect import (
+    AFTER,
+    FIRST,
+    GENERATION_TOKENS,
+    PROMPT_TOKENS,
+    RECORDING,
+    SECOND,
+)
 from tests.ledger.totals import token_totals
 from tests.sources.test_remote_read import answered
 from tests.sources.test_remote_read import series as written
@@ -94,6 +101,23 @@ def test_where_remote_read_fails_queries_are_asked(body: bytes, status: int) -> 
             read = gather(door, (), FIRST)
     assert [path for path, _, _ in store.seen].count("/api/v1/read") == 1
     assert encode(read.series) == encode(plain.series)
+
+
+@pytest.mark.parametrize(("status", "tried"), [(404, 1), (503, 2)])
+def test_a_remote_read_that_fails_is_not_tried_again_with_each_window(
+    status: int, tried: int
+) -> None:
+    hours = [FIRST, SECOND, FIRST]
+    with replay() as store:
+        with Door(Access(store.url)) as door:
+            plain = [encode(gather(door, (), hour).series) for hour in hours]
+        store.replies = [None, *[Reply(b"", status)] * tried]
+        store.seen.clear()
+        limits = Limits(pause_seconds=0.01)
+        with Door(Access(store.url, remote_read=True), limits) as door:
+            read = [encode(gather(door, (), hour).series) for hour in hours]
+        assert [path for path, _, _ in store.seen].count("/api/v1/read") == tried
+    assert read == plain
 
 
 def test_samples_beyond_the_window_are_left_out_as_of_queries() -> None:

@@ -33,7 +33,12 @@ from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, note_probe
 from finops.ledger.probe import kept_for
-from finops.ledger.queries.sources import first_collected, is_complete, uncollected
+from finops.ledger.queries.sources import (
+    first_collected,
+    is_complete,
+    named_before,
+    uncollected,
+)
 from finops.ledger.selecting import checked_matchers
 from finops.ledger.store import (
     Gathered,
@@ -142,6 +147,7 @@ def _reading(source: Source, door: Door, wanted: Sequence[Period], *, again: boo
         lambda window, answers: ask(door, matchers, window, answers),
         lambda window, answers: _encoded(source, window, door, answers),
         is_asked_early=door.access.remote_read,
+        give_up=door.give_up,
     )
 
 
@@ -275,6 +281,8 @@ def collect_window(
     if not gathered.complete:
         _post_incomplete(source, window, gathered.warnings, at)
         return Window(window, False, True, gathered)
+    if gathered.names_nothing and (named := named_before(source, window)):
+        gathered.notes.append(f"the store named no series; it named {named:,} before this")
     try:
         posted = _post(source, window, gathered, by=by, at=at, shard=shard, at_hand=at_hand)
     except BaseException:

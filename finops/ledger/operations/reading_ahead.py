@@ -27,6 +27,7 @@ class ReadingAhead:
 
     `ask` asks the store for a window, `read` takes its samples from the answers; each is called in a
     thread of its own. `is_asked_early` is whether a window is asked for before the one before it is read.
+    `give_up` ends what is being asked where the run ends by a failure: nobody waits for a silent store.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class ReadingAhead:
         read: Callable[[Period, Ahead], Gathered],
         *,
         is_asked_early: bool,
+        give_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._following = dict(pairwise(windows))
         self._ask_for, self._read_from, self._is_asked_early = ask, read, is_asked_early
+        self._give_up = give_up
         self._asking, self._reading = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._answers: dict[Period, Ahead] = {}
         self._found: dict[Period, Future[Gathered]] = {}
@@ -49,8 +52,10 @@ class ReadingAhead:
         sys.setswitchinterval(TURN_SECONDS)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         sys.setswitchinterval(self._turn_before)
+        if kind is not None:
+            self._give_up()
         for answers in self._answers.values():
             answers.close()
         self._asking.shutdown(cancel_futures=True)

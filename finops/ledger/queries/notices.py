@@ -120,11 +120,12 @@ def _incomplete_fetches(period: Period, as_of: datetime | None) -> Iterator[Noti
 
 
 def _missing_hours(period: Period, as_of: datetime | None) -> Iterator[Notice]:
-    """Hours between others of a source in which its store held nothing, or was not asked."""
+    """Hours between others of a source in which its store held nothing, or was not asked, and hours
+    after the last one in which it held nothing."""
     for name, empty, unasked in missing_hours(period, as_of):
         for hours, what in (
-            (empty, "the store answered with no reading at all; it was down then, or no longer "
-             "holds them"),
+            (empty, "the store answered with no reading at all; it was down then, no longer holds "
+             "them, or there was nothing left to read"),
             (unasked, "were never fetched whole; `collect --from --to` asks for them if the store "
              "still holds them"),
         ):  # fmt: skip

@@ -263,23 +263,29 @@ def missing_hours(
 ) -> Iterator[tuple[str, list[datetime], list[datetime]]]:
     """By source: hours that the store answered with nothing, and hours that nobody asked about.
 
-    Only between the first and the last hour of which the store gave readings: what was before or
-    comes after is not missing. The store was down then, or no longer holds these hours.
+    Between the first and the last hour of which the store gave readings: it was down then, or no
+    longer holds these hours. After the last one, of the week in which that lies: the hours that it
+    answered with nothing. Its engines may be gone then, or its list of series may be wrong.
     """
     for source in Source.objects.filter(kind="prometheus").order_by("name"):
         rows = Fetch.objects.filter(known_by(as_of, "at"), source=source, complete=True)
         held = rows.filter(readings__gt=0)
         first = held.order_by("window_start").values_list("window_start", flat=True).first()
         last = held.order_by("-window_end").values_list("window_end", flat=True).first()
-        if first is None or last is None or first >= period.end or last <= period.start:
+        if first is None or last is None or first >= period.end or last < period.start:
             continue
-        span = Period(max(first, period.start), min(last, period.end))
+        asked = rows.order_by("-window_end").values_list("window_end", flat=True)[0]
+        start, end = max(first, period.start), min(max(last, hour_of(asked)), period.end)
+        if start >= end:
+            continue
+        span = Period(start, end)
         mine = list(
             rows.filter(window_start__lt=span.end, window_end__gt=span.start).values_list(
                 "window_start", "window_end", "readings"
             )
         )
         empty, unasked = _without(span, mine)
+        unasked = [hour for hour in unasked if hour < last]
         if empty or unasked:
             yield source.name, empty, unasked
 

@@ -70,6 +70,13 @@ def first_collected(source: Source) -> datetime | None:
     return first
 
 
+def named_before(source: Source, window: Period) -> int:
+    """How many series the source had in the last window before this one that was fetched whole."""
+    rows = Fetch.objects.filter(source=source, complete=True, window_end__lte=window.start)
+    newest = rows.order_by("-window_end", "-id").values_list("series", flat=True)
+    return newest.first() or 0
+
+
 def incomplete_hours(period: Period) -> list[tuple[str, datetime, list[str]]]:
     """Source name, hour and warnings of every hour that was asked for and not fetched whole.
 
