@@ -34,14 +34,16 @@ FORMULAS = {
     "usage records",
     "delivered_generation_tokens": "generated tokens of requests that finished, by the engines' "
     "sums or by usage records",
-    "tokens_lower": "tokens counted, less those that straddle the start across a gap",
-    "tokens_upper": "tokens counted, and for each restart and end the highest rate × the time in "
-    "the dark",
+    "tokens_lower": "tokens counted, less those that the first reading after a start that nobody "
+    "read shows",
+    "tokens_upper": "tokens counted, those that the first reading after an end that nobody read "
+    "shows, and for each restart and end the highest rate × the time in the dark",
     "coverage": "1 − Σ unobserved time ÷ Σ living time of the prompt counters in the hours that "
     "have both cost and tokens",
     "restarts": "counters that began again, counted once for each engine",
     "hidden_resets": "restarts that no fall of a value shows, but the mark of a new process",
-    "exact": "no restart, no end, no opening without a place, no edge in a gap",
+    "exact": "no restart, no end, no opening without a place, no edge in a gap or between a birth "
+    "and a late first reading",
     "effective_cost": f"{PARTS}: {OWN}",
     "period_effective_cost": f"the parts of the charges below inside the week: {OWN}",
     "cost_own": "the parts inside the week of the charges that rules give to the workload",
