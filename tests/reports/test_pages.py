@@ -80,7 +80,10 @@ def test_from_preliminary_to_final_by_two_people(client_of: Callable[..., Client
     assert "two people" in own.content.decode()
     ids = [e["id"] for e in statement()["exceptions"]]
     ben.post(reverse("dispose"), {"week": report.week, "exception": ids, "text": "Accepted."})
-    ben.post(reverse("report-act", kwargs=where | {"kind": "approve"}))
+    offered = "Approve</button>"
+    assert offered in ben.get(reverse("report", kwargs={"week": report.week})).content.decode()
+    page = ben.post(reverse("report-act", kwargs=where | {"kind": "approve"}), follow=True)
+    assert offered not in page.content.decode()
     page = ben.post(reverse("report-act", kwargs=where | {"kind": "seal"}), follow=True)
     assert "provisional" in page.content.decode() and "waiver" in page.content.decode()
     form = {"waived": "provisional-month 2026-11", "comment": "It was exact so far."}
