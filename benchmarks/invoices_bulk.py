@@ -14,7 +14,8 @@ pandas' `to_sql` where pandas is installed. Prints one JSON object.
 
 measures instead one delivery of several part files: read and posted by the caller alone, and read by
 one and by two Celery workers of one thread each while the caller posts; and compares all ledgers'
-totals. The workers' processor time stands beside the caller's.
+totals. The workers' processor time stands beside the caller's. With `--share` each worker may use that
+fraction of a core only (`rationing.py`), so that on two cores, too, it is workers that are waited for.
 """
 
 from __future__ import annotations
@@ -72,7 +73,13 @@ NAIVE_TABLE = "naive_lines"
 
 
 def measured(
-    what: str, *arguments: object, data: Path, threads: int, workers: int = 0, cores: int = 0
+    what: str,
+    *arguments: object,
+    data: Path,
+    threads: int,
+    workers: int = 0,
+    cores: int = 0,
+    share: float | None = None,
 ) -> dict[str, Any]:
     """One measure in a process of its own on `threads` cores; its answer, time and peak memory."""
     environment = os.environ | {
@@ -81,6 +88,7 @@ def measured(
         # Of one worker's parts none is read beside the caller unless the product spreads them at all.
         "HEADROOM_BULK_PROCESSES": str(max(2, workers) if workers else 1),
         "WORKERS": str(workers),
+        "SHARE": str(share or 0),
         "BENCHMARK_CORES": str(cores or threads),
     }
     command = [sys.executable, __file__, "--measure", what, *map(str, arguments)]
@@ -177,7 +185,10 @@ def delivery(*paths: str) -> dict[str, Any]:
 
 
 def delivery_by_workers(*paths: str) -> dict[str, Any]:
-    """The same with Celery workers beside, HEADROOM_BULK_PROCESSES children of one process."""
+    """The same with Celery workers beside, HEADROOM_BULK_PROCESSES children of one process, each of
+    which may use the environment's SHARE of a core."""
+    from rationing import rationed
+
     from finops import embedded
 
     _ledger()
@@ -193,7 +204,9 @@ def delivery_by_workers(*paths: str) -> dict[str, Any]:
         while not app.control.ping(timeout=1):
             time.sleep(0.1)
         before = _cpu_of_children(worker.pid)
-        found = delivery(*paths)
+        share = float(os.environ["SHARE"]) or None
+        with rationed(_children_of(worker.pid), share):
+            found = delivery(*paths)
         return found | {
             "cpu_of_workers": _cpu_of_children(worker.pid) - before,
             "peak_mib_of_a_worker": max(map(_peak_mib, _children_of(worker.pid))),
@@ -432,13 +445,13 @@ def run(lines: int, naive_lines: int, threads: int, folder: Path | None) -> dict
     return found
 
 
-def run_parts(parts: int, lines: int) -> dict[str, Any]:
+def run_parts(parts: int, lines: int, share: float | None) -> dict[str, Any]:
     """One delivery of several part files: by the caller alone, by one worker, and by two."""
     from focus_lines import write_part
 
     place = Path(tempfile.mkdtemp(prefix="headroom-bench-"))
     place.chmod(0o711)
-    found: dict[str, Any] = {"parts": parts, "lines_each": lines}
+    found: dict[str, Any] = {"parts": parts, "lines_each": lines, "share": share}
     try:
         paths = [write_part(lines, part, place) for part in range(parts)]
         for workers in (0, 1, 2):
@@ -446,7 +459,7 @@ def run_parts(parts: int, lines: int) -> dict[str, Any]:
             data.mkdir(mode=0o711)
             found[f"by_{workers}_workers"] = {"load_before": os.getloadavg()[0]} | measured(
                 "delivery_by_workers" if workers else "delivery",
-                *paths, data=data, threads=1, workers=workers, cores=2,
+                *paths, data=data, threads=1, workers=workers, cores=2, share=share,
             )  # fmt: skip
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -471,9 +484,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--parts", type=int, help="one delivery of so many files of --lines each")
     parser.add_argument("--folder", type=Path, help="where the files are kept for another run")
+    parser.add_argument("--share", type=float, help="of a core, what each worker may use; else one")
     chosen = parser.parse_args()
     if chosen.parts:
-        print(json.dumps(run_parts(chosen.parts, chosen.lines), indent=1))
+        print(json.dumps(run_parts(chosen.parts, chosen.lines, chosen.share), indent=1))
         return
     print(
         json.dumps(run(chosen.lines, chosen.naive_lines, chosen.threads, chosen.folder), indent=1)
