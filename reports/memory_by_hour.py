@@ -34,7 +34,10 @@ def stacked(
 
     A layer that is not measured in an hour takes no room in it.
     """
-    most = max((max(_tops(one)[-1], one["total_bytes"] or 0) for one in hours), default=0)
+    shown = ("total_bytes", "used_bytes")
+    most = max(
+        (max(_tops(one)[-1], *(one[name] or 0 for name in shown)) for one in hours), default=0
+    )
     if not most:
         return None
     drawn = [

@@ -100,7 +100,9 @@ class SeriesRows:
         if self.unread_ms is None or not self._is_like_a_gap(self.unread_ms):
             return None
         birth = self.birth()
-        return birth if birth and self._is_like_a_gap(birth.since_ms) else None
+        if birth is None or not birth.tokens:  # it had counted nothing: no edge can divide that
+            return None
+        return birth if self._is_like_a_gap(birth.since_ms) else None
 
     def _is_like_a_gap(self, since_ms: int) -> bool:
         usual_ms, unread_ms = self.first_usual_ms, self.first_ms - since_ms

@@ -76,6 +76,10 @@ class SeriesPeriod:
         unseen = sum(max(0, rate.over(dark.ms) - dark.shown) for dark in self.darks)
         return self.booked + unseen + self.straddles_end
 
+    def own_upper(self) -> int | None:
+        """`upper` by the series' own highest rate; None where it was dark and has none to tell."""
+        return None if self.darks and not self.rate.tokens else self.upper()
+
     def exact(self) -> bool:
         """Nothing can be missing or misplaced (method §2.6)."""
         clean = not (self.restarts or self.ends or self.openings or self.alternations)

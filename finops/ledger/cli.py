@@ -35,6 +35,11 @@ class CannotRun(ValueError):
     """The command cannot do what was asked; the text says why, for the person who asked."""
 
 
+def known(number: int | None) -> str:
+    """A whole number as a line of text has it; one that nobody can tell is not 0."""
+    return "not known" if number is None else f"{number:,}"
+
+
 def whole_number(text: str) -> int:
     """A whole number in plain digits, for an argument: `int` reads the digits of every script."""
     if not re.fullmatch(r"[+-]?[0-9]+", text):

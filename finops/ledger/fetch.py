@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
-from weakref import WeakSet
+from weakref import ref
 
 import cramjam
 import orjson
@@ -104,12 +104,12 @@ class _Https(_Checked, urllib3.connection.HTTPSConnection):
 class _Opening:
     """A pool that tells which connections it opened: one that waits for an answer can be shut."""
 
-    opened: WeakSet[Any] | None = None
+    opened: list[ref[Any]] | None = None
 
     def _new_conn(self) -> Any:
         connection = super()._new_conn()  # type: ignore[misc]
         if self.opened is not None:
-            self.opened.add(connection)
+            self.opened.append(ref(connection))
         return connection
 
 
@@ -151,7 +151,7 @@ class _Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
         super().init_poolmanager(*arguments, **named)
-        self.opened: WeakSet[Any] = WeakSet()
+        self.opened: list[ref[Any]] = []
         own = {"opened": self.opened}
         self.poolmanager.pool_classes_by_scheme = {
             scheme: type(pool.__name__, (pool,), own) for scheme, pool in self.pools.items()
@@ -238,7 +238,8 @@ class Door:
         self._given_up.set()
         for prefix in ("http://", "https://"):
             adapter = self._session.adapters[prefix]
-            for connection in list(getattr(adapter, "opened", ())):
+            for one in list(getattr(adapter, "opened", ())):
+                connection = one()
                 with suppress(OSError, AttributeError):  # it has no socket, or a closed one
                     connection.sock.shutdown(socket.SHUT_RDWR)
 

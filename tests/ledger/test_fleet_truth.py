@@ -271,6 +271,23 @@ def test_a_birth_that_nobody_read_may_lie_on_either_side_of_an_edge(
     assert third.coverage == Decimal("0.5000" if born and not third.exact else "1.0000")
 
 
+def test_a_birth_that_nobody_read_and_that_had_counted_nothing_leaves_hours_exact() -> None:
+    _, (first, second, third, whole) = told_of(after(0, 600), MARKED, [])
+    assert bounds(first) == bounds(second) == (None, None, None, False)
+    assert bounds(third) == bounds(whole) == (29 * 600, 29 * 600, 29 * 600, True)
+
+
+def test_how_much_an_idle_engine_lost_at_its_end_is_not_known_of_it_alone() -> None:
+    """Read until 12:00 and never again, while the source goes on: it ended, and did nothing before."""
+    source, _ = told_of(after(4800, 0)[:31], MARKED[:31], [])
+    series = Series.objects.get(target__source=source, role="prompt")
+    told = explain.bounds(series, instant(NINE + 3 * HOUR_S))
+    assert (told["lower"], told["upper"], told["exact"]) == (0, None, False)
+    assert told["why"] == [
+        "tokens may have been lost between a last reading and a restart or an end"
+    ]
+
+
 def test_a_restart_that_nobody_read_counts_for_the_hours_it_may_have_cost() -> None:
     """Read until 09:29 with 10 tokens a second, born again at 10:10, read from 11:30 on, where the
     fastest minute shows 10 a second too. What the first life counted after 09:29 is lost: until 10:00

@@ -148,6 +148,17 @@ def test_devices_count_slices_by_memory_and_shared_ones_evenly(tmp_path: Path) -
     assert "DCGM" in row["figures"]["gpu_hours_source"]
 
 
+@pytest.mark.parametrize("uuid", [{}, {"gpu_uuid": "17FF74B5-0000"}])
+def test_a_partition_of_a_card_is_a_gpu_of_its_own_however_it_is_named(
+    tmp_path: Path, uuid: dict[str, str]
+) -> None:
+    card = {"job": "amd", "instance": "n1:5000", "hostname": "n1", "namespace": "llm", "pod": "llama-0",
+            "serial_number": "692407005126", "gpu_compute_partition_type": "cpx"} | uuid  # fmt: skip
+    parts = ({"gpu_id": "8", "gpu_partition_id": "0"}, {"gpu_id": "14", "gpu_partition_id": "6"})
+    value = stated(tmp_path, *(level("amd_gpu_used_vram", 70_000, **card, **one) for one in parts))
+    assert hours_of(value) == 2 * HOURS
+
+
 def test_a_shard_of_the_exporter_tells_of_its_own_pods_only(tmp_path: Path) -> None:
     """kube-state-metrics may run as shards: each sees the whole hour, none sees every pod."""
     shard = {"instance": "ksm-1:8080"}

@@ -82,7 +82,7 @@ def bounds(series: Series, hour: datetime) -> dict[str, Any] | None:
     if part is None:
         return None
     said = [] if part.exact() else list(_reasons(part))
-    return {"lower": part.lower(), "upper": part.upper(), "exact": part.exact(), "why": said}
+    return {"lower": part.lower(), "upper": part.own_upper(), "exact": part.exact(), "why": said}
 
 
 def _reasons(part: SeriesPeriod) -> Iterator[str]:
@@ -96,9 +96,14 @@ def _reasons(part: SeriesPeriod) -> Iterator[str]:
             f"{part.straddles_end:,} tokens came with the first reading after a time that nobody "
             "read, in which the hour ended: they may belong to it"
         )
-    lost = part.upper() - part.booked - part.straddles_end
+    upper = part.own_upper()
     if part.darks:
-        yield f"up to {lost:,} tokens may have been lost between a last reading and a restart or an end"
+        lost = (
+            "tokens"
+            if upper is None
+            else f"up to {upper - part.booked - part.straddles_end:,} tokens"
+        )
+        yield f"{lost} may have been lost between a last reading and a restart or an end"
     if part.openings:
         yield f"{part.opening_tokens:,} tokens of unknown time are not booked"
     if part.alternations:

@@ -10,7 +10,7 @@ from finops.core.allocation import WORKLOAD, Assigner, Place
 from finops.core.held import resource_keys
 from finops.core.nodes import Node, NodeHour, NodeName, Nodes
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
-from finops.core.slices import part_of_profile
+from finops.core.slices import is_partition, part_of_profile
 from finops.ledger.models import DeviceHour
 
 from .as_of import known_by
@@ -147,7 +147,8 @@ def _devices(period: Period, as_of: datetime | None) -> Iterator[Held]:
 
 
 def _part_of(one: DeviceHour) -> Fraction | None:
-    """The part of a whole GPU that a device is; None for a MIG instance of unknown profile."""
-    if "/" not in one.device:
+    """The part of a whole GPU that a device is; None for a MIG instance of unknown profile. A compute
+    partition of a card is a GPU of its own, however it is named."""
+    if "/" not in one.device or is_partition(one.labels):
         return Fraction(1)
     return part_of_profile(str(one.labels.get("GPU_I_PROFILE", "")))

@@ -29,7 +29,7 @@ class SeriesRow:
     readings: int
     tokens: int
     lower: int
-    upper: int
+    upper: int | None
     exact: bool
     restarts: int
     hidden_resets: int
@@ -76,7 +76,7 @@ def _row(known: Known, part: SeriesPeriod, period: Period, claims: KeyOf) -> Ser
         readings=part.readings,
         tokens=part.booked,
         lower=part.lower(),
-        upper=part.upper(),
+        upper=part.own_upper(),
         exact=part.exact(),
         restarts=part.restarts,
         hidden_resets=part.hidden_resets,

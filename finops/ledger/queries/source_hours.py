@@ -248,7 +248,7 @@ def _bounds(found: tuple[Known, SeriesPeriod] | None) -> dict[str, Any]:
     part = found[1] if found else None
     if part is None or part.exact():
         return {"lower": None, "upper": None}
-    return {"lower": part.lower(), "upper": part.upper()}
+    return {"lower": part.lower(), "upper": part.own_upper()}
 
 
 def _engine_name(series: Series) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from finops.core.period import hour_of, parse_instant, rfc3339
-from finops.ledger.cli import CannotRun
+from finops.ledger.cli import CannotRun, known
 from finops.ledger.cli import Command as Base
 from finops.ledger.queries.explain import Unknown, bounds, explain, series_named
 
@@ -50,6 +50,6 @@ def _exactness(bounds: dict[str, Any] | None) -> list[str]:
     if bounds is None or bounds["exact"]:
         return [] if bounds is None else ["  exact"]
     return [
-        f"  at least {bounds['lower']:,}, at most {bounds['upper']:,}",
+        f"  at least {bounds['lower']:,}, at most {known(bounds['upper'])}",
         *(f"  {why}" for why in bounds["why"]),
     ]

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 from finops.core.period import instant_of
 from finops.ledger.arguments import add_period, period_of
 from finops.ledger.cli import Command as Base
+from finops.ledger.cli import known
 from finops.ledger.queries.series import series_of
 
 
@@ -56,5 +57,5 @@ _HEAD = f"{'tokens':>16} {'readings':>9} {'restarts':>8} {'hidden':>6} {'coverag
 def _line(row: dict[str, Any]) -> str:
     numbers = f"{row['tokens']:>16,} {row['readings']:>9,} {row['restarts']:>8} "
     numbers += f"{row['hidden_resets']:>6} {row['coverage']:>8}"
-    bounds = "" if row["exact"] else f"  ≥ {row['lower']:,}, ≤ {row['upper']:,}"
+    bounds = "" if row["exact"] else f"  ≥ {row['lower']:,}, ≤ {known(row['upper'])}"
     return f"{numbers}{bounds}  {row['workload'] or '–'}, {row['series']}"
