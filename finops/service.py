@@ -19,7 +19,6 @@ from finops.processes import Child
 PORTS_TO_TRY = 50
 SAMPLE_MADE = "sample-made"  # in the data folder: the service does not make the sample again
 PDF_SECONDS = 900
-PDF_MEMORY_KIB = 1_500_000  # a report of 200 pages takes about half of that
 
 
 class AlreadyRuns(Exception):
@@ -88,7 +87,7 @@ def children(listener: socket.socket, logs: Path) -> list[Child]:
         web += ["--worker-tmp-dir", "/dev/shm"]  # noqa: S108
     pdf = [
         "--queues", "pdf", "--concurrency", "1", "--hostname", "pdf@headroom",
-        "--time-limit", str(PDF_SECONDS), "--max-memory-per-child", str(PDF_MEMORY_KIB),
+        "--time-limit", str(PDF_SECONDS), "--max-memory-per-child", str(settings.PDF_MEMORY_MIB * 1024),
         "--max-tasks-per-child", "20",
     ]  # fmt: skip
     main = ["--queues", "default,collect", "--concurrency", "2", "--hostname", "main@headroom"]

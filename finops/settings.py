@@ -178,6 +178,9 @@ BULK_PROCESSES = environment.whole_number("HEADROOM_BULK_PROCESSES", 1, least=1,
 # In how many shards the workers that collect read the hours of a large source.
 COLLECT_SHARDS = environment.whole_number("HEADROOM_COLLECT_SHARDS", 2, least=1, most=64)
 
+# What a worker may have of memory while it prints one report.
+PDF_MEMORY_MIB = environment.whole_number("HEADROOM_PDF_MEMORY_MIB", 1500, least=64, most=1 << 20)
+
 # Networks beside the public ones that invoices may be read from by URL, with commas between.
 STORE_NETWORKS = environment.networks("HEADROOM_STORE_NETWORKS")
 

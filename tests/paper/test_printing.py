@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -58,6 +60,21 @@ def test_the_page_waits_and_then_gives_the_file(client_of: Callable[..., Client]
     assert "attachment" in answer["Content-Disposition"]
     assert b"".join(answer.streaming_content).startswith(b"%PDF-")  # type: ignore[attr-defined]
     assert client.get(where, {"size": "../A4"}).status_code == 404
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux bounds it")
+def test_a_rendering_that_takes_too_much_memory_ends_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    report = make_report("2026-W34")
+    settings.PDF_MEMORY_MIB = 64
+    monkeypatch.setattr(printing, "print_report", lambda *_, **__: bytearray(128 << 20))
+    given = {"ledger": "default", "week": report.week, "revision": 1, "size": "A4"}
+    assert isinstance(make_pdf.apply(kwargs=given).result, MemoryError)
+    key = papers.key_of(standing(report), "A4")
+    assert papers.path_of(key, "failed").read_text().startswith("MemoryError")
+    assert not papers.path_of(key).exists()
+    assert len(bytearray(128 << 20)) == 128 << 20  # the process is free again
 
 
 def test_a_rendering_that_failed_says_so(client_of: Callable[..., Client]) -> None:
