@@ -94,8 +94,8 @@ def _counts(tokens: Tokens) -> list[tuple[str, int, str]]:
          f"first seen with {tokens.opening_tokens:,} tokens of unknown time; none of them is booked."),
         ("alternations", tokens.alternations, f"{counted_text(tokens.alternations, 'alternation')}: more than one "
          "process answered behind one address."),
-        ("edges-unread", tokens.unread_edges, f"{counted_text(tokens.unread_edges, 'engine')} not read over an "
-         "edge of the week: what the first reading after it shows may lie on either side, inside the printed bounds."),
+        ("edges-unread", tokens.unread_edges, f"{counted_text(tokens.unread_edges, 'time')} an engine was not read "
+         "over an edge of the week: what the first reading after it shows may lie on either side, inside the printed bounds."),
     ]  # fmt: skip
 
 

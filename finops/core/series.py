@@ -156,6 +156,8 @@ class SeriesRows:
             start, end, self.rows[high] if high < len(self.rows) else self.following, last
         )
         self._add_life(start, end, first, last)
+        if not first.readings:
+            first.unobserved_ms = first.living_ms
         return parts
 
     def _unread_since(self, start: int, end: int) -> int | None:

@@ -173,7 +173,8 @@ Parts = dict[str, list[SeriesPeriod]]
 
 
 def _total(parts: Sequence[SeriesPeriod]) -> int | None:
-    return sum(part.booked for part in parts) if parts else None
+    """What readings booked; of parts that have bounds alone nobody knows (method §1)."""
+    return sum(part.booked for part in parts) if any(part.readings for part in parts) else None
 
 
 def _bounds(parts: Sequence[SeriesPeriod], cap: Rate | None) -> tuple[int | None, int | None]:

@@ -410,6 +410,8 @@ class TokenLedger:
                 if start <= at < end and 2 * (source - at) > 5 * usual * len(marks) > 0:
                     last.ends += 1
                     last.darks.append((usual, 0))
+        if not first.sum.readings:
+            first.unobserved = first.living
         return parts
 
     def _usage(self, since, until, group_of):
@@ -463,7 +465,7 @@ def group(roles, cap):
     for role in ("prompt", "generation", "delivered_prompt", "delivered_generation"):
         if mine := parts.get(role):
             highest = max(cap, *(one.rate for one in mine))
-            found[role] = sum(one.sum.tokens for one in mine)
+            found[role] = booked(mine)
             both = {"_lower": sum(one.lower() for one in mine),
                     "_upper": sum(one.upper(cap if one.rate else highest) for one in mine)}
             for side, tokens in both.items():
@@ -485,6 +487,11 @@ def group(roles, cap):
         "unread_edges": sum(one.unread_edges for one in engines)}
 
 
+def booked(parts):
+    """What readings booked; of parts that have bounds alone nobody knows (§1)."""
+    return sum(one.sum.tokens for one in parts) if any(one.sum.readings for one in parts) else None
+
+
 def one_an_engine(roles):
     """One counter for each engine: that of prompts, and of several the one read most often."""
     best = {}
@@ -500,12 +507,14 @@ def one_an_engine(roles):
 
 def cached_prompt(roles):
     """Cached prompt tokens where every engine that counts prompts tells them, else None."""
-    told = defaultdict(lambda: defaultdict(int))
+    told = defaultdict(lambda: defaultdict(list))
     for rank, role in enumerate(("cached_prompt", "prefix_hits")):
         for series, one in roles.get(role, ()):
-            told[series["target"], series["engine"]][rank, series["preference"]] += one.sum.tokens
+            told[series["target"], series["engine"]][rank, series["preference"]].append(one)
     engines = {(s["target"], s["engine"]) for s, _ in roles.get("prompt", ())}
-    return total_of(told[e][min(told[e])] if e in told else None for e in engines)
+    if engines - told.keys():
+        return None
+    return booked([one for e in engines for one in told[e][min(told[e])]])
 
 
 def together(groups):

@@ -138,7 +138,7 @@ def test_what_nobody_read_over_an_edge_of_the_week_is_computed_again(tmp_path: P
     assert figures["tokens_upper"] == before["tokens_upper"] + 9600 + 600 + 5400 + 900 + 700 + 1800
     assert not figures["exact"]
     (said,) = (one for one in statement["exceptions"] if one["kind"] == "edges-unread")
-    assert said["subject"] == "llama" and "3 engines not read" in said["text"]
+    assert said["subject"] == "llama" and "3 times an engine was not read" in said["text"]
     assert columns_not_found(
         files, statement, tables=("late_births", "lost_before"), untold=EVIDENCE_ALONE,
         drawn=random.Random(7), rows=30,

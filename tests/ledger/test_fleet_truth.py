@@ -247,13 +247,13 @@ ALL = 4800 + 29 * 600
     ("born", "ups", "ten", "eleven"),
     [
         # Born at 10:10, first read at 11:30 with 4,800: any of them may be of the hour from 10:00.
-        (MARKED, [], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        (MARKED, [], (None, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
         # A scrape at 11:29 had no answer: the process was there and may have counted.
-        (MARKED, [(UNREAD.stop - 60, 0)], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        (MARKED, [(UNREAD.stop - 60, 0)], (None, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
         # A scrape at 11:29 was answered without the counter: it was born after that.
         (MARKED, [(UNREAD.stop - 60, 1)], (None, None, None, False), (ALL, ALL, ALL, True)),
         # Without a mark the last `up` reading tells since when it may have counted, here 10:30 …
-        ([], [(NINE + 5400, 1)], (0, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
+        ([], [(NINE + 5400, 1)], (None, 0, 4800, False), (ALL, ALL - 4800, ALL, False)),
         # … and here 11:20, when nobody answered.
         ([], [(NINE + 8400, 0)], (None, None, None, False), (ALL, ALL, ALL, True)),
     ],
@@ -267,6 +267,7 @@ def test_a_birth_that_nobody_read_may_lie_on_either_side_of_an_edge(
     assert bounds(third) == eleven
     assert bounds(whole) == (ALL, ALL, ALL, True)
     assert whole.unread_edges == 0 and third.unread_edges == (not third.exact)
+    assert second.coverage == Decimal("0.0000")  # a period without readings
     # Of the hour from 11:00 a half was not read; of a life without a mark nobody knows its length.
     assert third.coverage == Decimal("0.5000" if born and not third.exact else "1.0000")
 
@@ -298,7 +299,7 @@ def test_a_restart_that_nobody_read_counts_for_the_hours_it_may_have_cost() -> N
     seen = before[-1][1]
     dark_s = UNREAD.start - before[-1][0] + 1800
     assert bounds(first) == (seen, seen, seen + 10 * dark_s + 4800, False)
-    assert bounds(second) == (0, 0, 10 * 600 + 4800, False)
+    assert bounds(second) == (None, 0, 10 * 600 + 4800, False)
     assert bounds(third) == (ALL, ALL - 4800, ALL + 10 * (dark_s + 600), False)
     assert bounds(whole) == (seen + ALL, seen + ALL, seen + ALL + 10 * (dark_s + 600), False)
 

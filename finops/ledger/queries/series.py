@@ -27,7 +27,7 @@ class SeriesRow:
     first_ms: int
     last_ms: int
     readings: int
-    tokens: int
+    tokens: int | None
     lower: int
     upper: int | None
     exact: bool
@@ -74,7 +74,7 @@ def _row(known: Known, part: SeriesPeriod, period: Period, claims: KeyOf) -> Ser
         first_ms=max(known.first_ms, min(row.first_ms for row in known.rows)),
         last_ms=min(max(row.last_ms for row in known.rows), milliseconds(period.end) - 1),
         readings=part.readings,
-        tokens=part.booked,
+        tokens=part.booked if part.readings else None,
         lower=part.lower(),
         upper=part.own_upper(),
         exact=part.exact(),

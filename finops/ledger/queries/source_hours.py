@@ -211,7 +211,8 @@ def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             "series": None,
             "name": _engine_name(known.series),
             "instance": known.series.target.instance,
-            **dict.fromkeys(("tokens", "readings", "restarts", "hidden_resets"), 0),
+            "tokens": None,
+            **dict.fromkeys(("readings", "restarts", "hidden_resets"), 0),
             "gaps": [],
             "opening_tokens": 0,
         }

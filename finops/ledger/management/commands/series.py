@@ -55,7 +55,7 @@ _HEAD = f"{'tokens':>16} {'readings':>9} {'restarts':>8} {'hidden':>6} {'coverag
 
 
 def _line(row: dict[str, Any]) -> str:
-    numbers = f"{row['tokens']:>16,} {row['readings']:>9,} {row['restarts']:>8} "
+    numbers = f"{known(row['tokens']):>16} {row['readings']:>9,} {row['restarts']:>8} "
     numbers += f"{row['hidden_resets']:>6} {row['coverage']:>8}"
     bounds = "" if row["exact"] else f"  ≥ {row['lower']:,}, ≤ {known(row['upper'])}"
     return f"{numbers}{bounds}  {row['workload'] or '–'}, {row['series']}"
