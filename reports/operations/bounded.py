@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+class TooMuchMemory(Exception):
+    """What was done took more memory than it may. No MemoryError: of such a one in a worker's child
+    Celery ends the whole worker."""
+
+
 @contextmanager
 def bounded_memory(more_bytes: int) -> Iterator[None]:
-    """Lets this process take so many bytes more than it has: MemoryError beyond.
+    """Lets this process take so many bytes more than it has: TooMuchMemory beyond.
 
     What it shares with others or has mapped from files does not count. Linux alone bounds this;
     elsewhere the work is done all the same.
@@ -26,6 +31,8 @@ def bounded_memory(more_bytes: int) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield
+    except MemoryError:
+        raise TooMuchMemory(f"it took more than {more_bytes >> 20:,} MiB") from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
 

@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from reports.operations import printing, sealing
+from reports.operations.bounded import TooMuchMemory
 from reports.queries import papers
 from reports.queries.standing import standing
 from reports.tasks import make_pdf
@@ -70,7 +71,7 @@ def test_a_rendering_that_takes_too_much_memory_ends_and_says_so(
     settings.PDF_MEMORY_MIB = 64
     monkeypatch.setattr(printing, "print_report", lambda *_, **__: bytearray(128 << 20))
     given = {"ledger": "default", "week": report.week, "revision": 1, "size": "A4"}
-    assert isinstance(make_pdf.apply(kwargs=given).result, MemoryError)
+    assert isinstance(make_pdf.apply(kwargs=given).result, TooMuchMemory)
     key = papers.key_of(standing(report), "A4")
     assert papers.path_of(key, "failed").read_text().startswith("MemoryError")
     assert not papers.path_of(key).exists()
