@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from django.conf import settings
 from django.utils import timezone
 
 from finops.ledger.which import LedgerName, ledger_name, use_ledger
@@ -14,6 +15,7 @@ from reports.evidence.printed import print_report
 from reports.queries import papers
 from reports.queries.standing import Standing, report_of, standing
 
+from .bounded import bounded_memory
 from .sending import left_to_worker
 
 ASK_AGAIN_SECONDS = 180
@@ -61,9 +63,10 @@ def make(ledger: LedgerName, week: str, revision: int, size: str) -> Path:
         if target.exists():
             return target
         try:
-            printed = print_report(
-                stand, size=size, by=PRINTER, at=timezone.now(), sign=stand.seal is not None
-            )
+            with bounded_memory(settings.PDF_MEMORY_MIB << 20):
+                printed = print_report(
+                    stand, size=size, by=PRINTER, at=timezone.now(), sign=stand.seal is not None
+                )
         except Exception as error:
             papers.path_of(key, "failed").write_text(f"{type(error).__name__}: {error}")
             raise
