@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from finops.core.money import round_half_even
+from finops.core.money import EXACT, plain, round_half_even
 
 COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 THIN = "\u202f"  # narrow no-break space: groups digits, joins a number and its unit
@@ -238,17 +238,20 @@ def footing(
 
     `printed` says what parts of what; the signed difference of the printed figures is put into it.
     """
-    parts = [decimal(value) for value in values]
+    known = [decimal(value) for value in values]
+    parts = [part for part in known if part is not None]
     whole_sum = decimal(total)
-    if whole_sum is None or any(part is None for part in parts):
+    if whole_sum is None or len(parts) < len(known):
         return ""
-    rounded = sum(
-        (round_half_even(part, decimals) for part in parts if part is not None), Decimal(0)
-    )
+    rounded = sum((round_half_even(part, decimals) for part in parts), Decimal(0))
     gap = rounded - round_half_even(whole_sum, decimals)
     if gap == 0:
         return ""
+    apart = whole_sum
+    for part in parts:
+        apart = EXACT.subtract(apart, part)
+    exact = f"differ by {plain(apart.copy_abs())}" if apart else "add up without a difference"
     return (
         f"Each figure is rounded on its own; as printed {printed.format(gap=signed(gap, decimals))}. "
-        "The exact amounts add up without a difference."
+        f"The exact amounts {exact}."
     )

@@ -73,7 +73,11 @@ def test_a_rendering_that_takes_too_much_memory_ends_and_says_so(
     given = {"ledger": "default", "week": report.week, "revision": 1, "size": "A4"}
     assert isinstance(make_pdf.apply(kwargs=given).result, TooMuchMemory)
     key = papers.key_of(standing(report), "A4")
-    assert papers.path_of(key, "failed").read_text().startswith("TooMuchMemory: it took more than 64 MiB")
+    assert (
+        papers.path_of(key, "failed")
+        .read_text()
+        .startswith("TooMuchMemory: it took more than 64 MiB")
+    )
     assert not papers.path_of(key).exists()
     assert len(bytearray(128 << 20)) == 128 << 20  # the process is free again
 

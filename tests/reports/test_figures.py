@@ -97,7 +97,14 @@ def test_a_table_foots_or_says_why(values: list[Decimal]) -> None:
         (v.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN) for v in values), Decimal(0)
     )
     foots = rounded == total.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
-    assert (figures.footing(values, total) == "") == foots
+    said = figures.footing(values, total)
+    assert (said == "") == foots
+    assert foots or said.endswith("The exact amounts add up without a difference.")
+
+
+def test_parts_that_do_not_add_up_are_not_said_to() -> None:
+    said = figures.footing([Decimal("1.004"), Decimal("1.004")], Decimal("2.018"))
+    assert said.endswith("The exact amounts differ by 0.010.")
 
 
 @pytest.mark.parametrize(
