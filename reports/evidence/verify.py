@@ -392,7 +392,7 @@ class TokenLedger:
             last.over_end(birth["tokens"])
         elif over_start:
             first.over_start(birth["tokens"])
-        if over_end or over_start:
+        if over_start:
             read = max(birth["from_ms"] + (birth["usual_ms"] or 0), series["born_ms"], start)
             first.unobserved += max(0, min(birth["at_ms"], end) - read)
         seen, source, usual = series["last_ms"], series["source_last_ms"], series["usual_ms"] or 0

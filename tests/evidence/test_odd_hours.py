@@ -100,13 +100,13 @@ def test_how_long_a_counter_and_a_source_were_there_is_computed_again(tmp_path: 
 
 
 def over_the_edges(folder: Path) -> None:
-    """Three more engines of llama. `u` is born on Sunday at 23:20 and first read on Monday at 00:40;
+    """Three more engines of llama. `u` is born on Sunday at 23:55 and first read on Monday at 00:40;
     `v` is read until the week's last Sunday at 23:20, born again at 23:50 and read at 00:40; `w` is
     born that Sunday at 23:30 and first read at 00:40."""
     start = int(small_company.START.timestamp())
     end, ten = start + 7 * 86_400, 600
     lives = [
-        ("u", start - 2400, [(start + 2400 + ten * n, 4800 + 600 * n) for n in range(9)]),
+        ("u", start - 300, [(start + 2400 + ten * n, 4800 + 600 * n) for n in range(9)]),
         ("v", end - 7800, [(end - 7200 + ten * n, 600 + 600 * n) for n in range(9)]),
         ("v", end - 600, [(end + 2400 + ten * n, 900 + 600 * n) for n in range(3)]),
         ("w", end - 1800, [(end + 2400 + ten * n, 700 + 600 * n) for n in range(3)]),
