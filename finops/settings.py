@@ -175,6 +175,10 @@ BULK_THREADS = environment.whole_number("HEADROOM_BULK_THREADS", 2, least=1, mos
 # How many long files of one delivery are read at once, each by a worker of the queue `parts`.
 BULK_PROCESSES = environment.whole_number("HEADROOM_BULK_PROCESSES", 1, least=1, most=64)
 
+# How long a store that has answered nothing yet may be silent before it is asked whether it is there.
+STORE_SILENT_SECONDS = environment.whole_number(
+    "HEADROOM_STORE_SILENT_SECONDS", 60, least=5, most=120
+)
 # In how many shards the workers that collect read the hours of a large source.
 COLLECT_SHARDS = environment.whole_number("HEADROOM_COLLECT_SHARDS", 2, least=1, most=64)
 

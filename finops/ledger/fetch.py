@@ -13,12 +13,10 @@ import random
 import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
-from weakref import ref
 
 import cramjam
 import orjson
@@ -39,6 +37,7 @@ from .access import (
     shown,
 )
 from .guard import refuse_store_address
+from .opened import Opened
 from .ways_in import signer, token_of
 
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -46,6 +45,9 @@ _CHUNK_BYTES: Final = 1 << 20
 """How much of an answer is taken at once: after each piece a thread waits for its turn to go on."""
 _ATTEMPTS_BESIDE_QUERIES: Final = 2
 """How often a remote read is tried: where it fails, queries are asked instead."""
+_SMALL_QUESTION: Final = "/api/v1/status/buildinfo"
+"""What any store answers at once, be it by saying that it does not know the question."""
+_SMALL_QUESTION_SECONDS: Final = 10
 _REMOTE_READ: Final = {
     "Accept": "application/x-protobuf",
     "Content-Type": "application/x-protobuf",
@@ -56,10 +58,15 @@ _REMOTE_READ: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much one request may take."""
+    """How long and how much one request may take.
+
+    `silent_seconds` is how long a store that has answered nothing yet is waited for before it is
+    asked whether it is there at all.
+    """
 
     connect_seconds: float = 10
     read_seconds: float = 130  # Prometheus gives a query up after 120 s by itself
+    silent_seconds: float = 60
     total_seconds: float = 600
     answer_bytes: int = 256 << 20
     attempts: int = 4
@@ -78,6 +85,18 @@ class _Checked:
 
     After, because a name may answer differently the second time it is asked.
     """
+
+    opened: Opened | None = None
+
+    def connect(self) -> None:
+        """Connects, unless nobody waits for an answer any more."""
+        super().connect()  # type: ignore[misc]
+        if self.opened is not None:
+            try:
+                self.opened.take_in(self)
+            except ConnectionError:
+                self.close()  # type: ignore[attr-defined]
+                raise
 
     def _refuse(self, address: str) -> None:
         refuse_address(address)
@@ -102,14 +121,13 @@ class _Https(_Checked, urllib3.connection.HTTPSConnection):
 
 
 class _Opening:
-    """A pool that tells which connections it opened: one that waits for an answer can be shut."""
+    """A pool whose connections are known: one that waits for an answer can be cut off."""
 
-    opened: list[ref[Any]] | None = None
+    opened: Opened | None = None
 
     def _new_conn(self) -> Any:
         connection = super()._new_conn()  # type: ignore[misc]
-        if self.opened is not None:
-            self.opened.append(ref(connection))
+        connection.opened = self.opened
         return connection
 
 
@@ -149,9 +167,12 @@ class _Adapter(HTTPAdapter):
 
     pools: ClassVar[dict[str, type]] = {"http": _HttpPool, "https": _HttpsPool}
 
+    def __init__(self, opened: Opened | None = None) -> None:
+        self.opened = opened
+        super().__init__(max_retries=0)
+
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
         super().init_poolmanager(*arguments, **named)
-        self.opened: list[ref[Any]] = []
         own = {"opened": self.opened}
         self.poolmanager.pool_classes_by_scheme = {
             scheme: type(pool.__name__, (pool,), own) for scheme, pool in self.pools.items()
@@ -174,8 +195,8 @@ def save(url: str, target: BinaryIO, limits: Limits) -> None:
     with requests.Session() as session:
         session.trust_env = False
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-        session.mount("http://", _FileAdapter(max_retries=0))
-        session.mount("https://", _FileAdapter(max_retries=0))
+        session.mount("http://", _FileAdapter())
+        session.mount("https://", _FileAdapter())
         pauses = (limits.connect_seconds, limits.read_seconds)
         head = {"Accept-Encoding": "identity", "User-Agent": "headroom"}
         try:
@@ -213,13 +234,15 @@ class Door:
         self.told: dict[str, str] = {}
         self._secret = self._read_secret()
         self._turn = Lock()
-        self._given_up = Event()
+        self._opened = Opened()
+        self._has_answered = False
+        self._silence = ""
         self.without_remote_read = not self.access.remote_read
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-        self._session.mount("http://", _Adapter(max_retries=0))
-        self._session.mount("https://", _Adapter(max_retries=0))
+        self._session.mount("http://", _Adapter(self._opened))
+        self._session.mount("https://", _Adapter(self._opened))
         if self.access.product == "amp":
             self._session.auth = signer(self.access.region)
         try:
@@ -235,13 +258,7 @@ class Door:
 
     def give_up(self) -> None:
         """Ends whatever is being asked, from another thread: nobody waits for its answer any more."""
-        self._given_up.set()
-        for prefix in ("http://", "https://"):
-            adapter = self._session.adapters[prefix]
-            for one in list(getattr(adapter, "opened", ())):
-                connection = one()
-                with suppress(OSError, AttributeError):  # it has no socket, or a closed one
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+        self._opened.give_up()
 
     def _read_secret(self) -> str:
         if not self.access.secret_name:
@@ -332,14 +349,16 @@ class Door:
         for attempt in range(1, attempts + 1):
             try:
                 with self._turn:
-                    if self._given_up.is_set():
+                    if self._opened.is_given_up():
                         break
+                    if self._silence:
+                        raise FetchFailed(self._silence)
                     return self._once(method, path, content, until, read)
             except _Again as failure:
                 pause = self._pause(attempt, failure.after_seconds)
                 if attempt == attempts or time.monotonic() + pause > until:
                     raise FetchFailed(f"{failure} (asked {attempt} times)") from None
-                self._given_up.wait(pause)
+                self._opened.pause(pause)
         raise FetchFailed(f"{self.base}: given up, for the run ended")
 
     def _pause(self, attempt: int, after_seconds: float | None) -> float:
@@ -358,6 +377,7 @@ class Door:
         until: float,
         read: Callable[[bytes], Any],
     ) -> Any:
+        patience = self._patience()
         try:
             with self._session.request(
                 method,
@@ -365,17 +385,48 @@ class Door:
                 params=content if method == "GET" else None,
                 data=content if method == "POST" else None,
                 headers=_REMOTE_READ if isinstance(content, bytes) else None,
-                timeout=(self.limits.connect_seconds, self.limits.read_seconds),
+                timeout=(self.limits.connect_seconds, patience),
                 allow_redirects=False,
                 stream=True,
             ) as answer:
+                self._has_answered = True
                 body = self._body(answer, until)
                 self.told = {name.lower(): value for name, value in answer.headers.items()}
         except AddressRefused:
             raise
+        except requests.exceptions.ReadTimeout:
+            self._refuse_silence(patience)
+            raise _Again(f"{self.base}: no answer in {patience:g} s") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._fault(error) from None
         return self._value(answer, body, read)
+
+    def _patience(self) -> float:
+        """How long to wait for a piece of an answer: less while nothing was ever answered."""
+        limits = self.limits
+        if self._has_answered:
+            return limits.read_seconds
+        return min(limits.silent_seconds, limits.read_seconds)
+
+    def _refuse_silence(self, waited: float) -> None:
+        """After a request that nothing came to: FetchFailed, now and for all that is still asked by
+        this door, unless the store answers a small question. A slow one does, and is asked again."""
+        seconds = min(_SMALL_QUESTION_SECONDS, waited)
+        try:
+            with self._session.get(
+                self.base + _SMALL_QUESTION,
+                timeout=(self.limits.connect_seconds, seconds),
+                allow_redirects=False,
+                stream=True,
+            ):
+                self._has_answered = True
+        except requests.exceptions.Timeout:
+            self._silence = (
+                f"{self.base}: no answer in {waited:g} s, nor to a small question in {seconds:g} s"
+            )
+            raise FetchFailed(self._silence) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+            pass  # it is not silent: another attempt tells more
 
     def _body(self, answer: requests.Response, until: float) -> bytes:
         """The whole body within the bounds of size and time."""

@@ -27,7 +27,7 @@ from finops.ledger.operations.collect import (
     whole_hours,
     windows_of,
 )
-from finops.ledger.operations.sources import access_to, note_probe
+from finops.ledger.operations.sources import access_to, limits_of_stores, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
 from finops.sources.shards import Shard
@@ -59,7 +59,7 @@ def collect_source(*, source: str, at: str | None = None) -> int:
         row = Source.objects.get(name=source)
         note_probe(row, at=now)
         try:
-            with Door(access_to(row)) as door:
+            with Door(access_to(row), limits_of_stores()) as door:
                 planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]
                 shards = shards_of(row, door, planned)
         except FetchFailed as error:
@@ -96,7 +96,7 @@ def collect_source_window(
     with use_ledger("default"):
         row = Source.objects.get(name=source)
         try:
-            with Door(access_to(row)) as door:
+            with Door(access_to(row), limits_of_stores()) as door:
                 done = collect_window(row, window, door=door, by=BY, at=_instant(at), shard=own)
         except FetchFailed as error:
             logger.warning("%s %s: %s", source, start, error)

@@ -57,6 +57,9 @@ class Store:
     left_open: bool = False  # ranges of Prometheus 3 and later leave their left edge out
     series: list[dict[str, Any]] = field(default_factory=list)
     delay_seconds: float = 0.0
+    silences: dict[str, list[float]] = field(default_factory=dict)
+    """By path, for how many seconds each of the next requests gets no answer."""
+    gone: threading.Event = field(default_factory=threading.Event)
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -87,6 +90,8 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
             reply = store.replies.pop(0) if store.replies and not about_itself else None
             if store.delay_seconds:
                 time.sleep(store.delay_seconds)
+            if store.silences.get(path):
+                store.gone.wait(store.silences[path].pop(0))
             if reply is None and path not in KNOWN_PATHS:
                 reply = Reply(b'{"status": "error", "error": "no such path"}', 404)
             if reply is None:
@@ -118,6 +123,7 @@ def replay(series: list[dict[str, Any]] | None = None) -> Iterator[Store]:
     try:
         yield store
     finally:
+        store.gone.set()
         server.shutdown()
         server.server_close()
 

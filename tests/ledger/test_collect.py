@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -72,7 +71,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "WARNED_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(collect, "Door", partial(Door, limits=Limits(pause_seconds=0.01)))
+    monkeypatch.setattr(collect, "limits_of_stores", lambda: Limits(pause_seconds=0.01))
 
 
 def command(*arguments: str) -> dict[str, Any]:

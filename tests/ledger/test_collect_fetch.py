@@ -132,6 +132,70 @@ def test_nobody_waits_for_a_store_that_stays_silent_once_a_run_is_given_up() -> 
         assert len(store.seen) == 1
 
 
+def test_a_connection_that_comes_to_stand_as_a_run_is_given_up_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is given up between the moment the socket connects and the one it is known."""
+    failed: list[str] = []
+    with replay([]) as store, Door(Access(store.url)) as door:
+        store.silences["/api/v1/query"] = [120]
+        looked_at: list[str] = []
+
+        def second_gives_up(address: str) -> None:
+            looked_at.append(address)
+            if len(looked_at) == 2:  # the address that the socket is connected to
+                door.give_up()
+
+        def wait() -> None:
+            try:
+                door.get("/api/v1/query")
+            except FetchFailed as failure:
+                failed.append(str(failure))
+
+        monkeypatch.setattr("finops.ledger.fetch.refuse_address", second_gives_up)
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive() and "given up" in failed[0]
+        assert store.seen == []
+
+
+QUERY, SMALL = "/api/v1/query", "/api/v1/status/buildinfo"
+IMPATIENT = Limits(silent_seconds=0.2, pause_seconds=0.01)
+
+
+def test_a_store_that_is_silent_from_the_start_is_given_up() -> None:
+    """Otherwise than by the clock of a whole answer, tried four times."""
+    with replay([]) as store, Door(Access(store.url), IMPATIENT) as door:
+        store.silences = {QUERY: [120], SMALL: [120]}
+        for _ in range(2):  # what is asked of it afterwards does not wait again
+            with pytest.raises(
+                FetchFailed, match=r"no answer in 0\.2 s, nor to a small question in 0\.2 s"
+            ):
+                door.get(QUERY)
+        assert [path for path, _, _ in store.seen] == [QUERY, SMALL]
+
+
+def test_a_store_that_is_slow_and_answers_is_waited_for() -> None:
+    """It answers the small question: the next time it has as long as any store."""
+    with replay([]) as store, Door(Access(store.url), IMPATIENT) as door:
+        store.silences = {QUERY: [120, 1]}
+        store.replies = [None, Reply(json.dumps(GOOD).encode())]
+        assert door.get(QUERY) == GOOD
+        assert [path for path, _, _ in store.seen] == [QUERY, SMALL, QUERY]
+
+
+def test_a_store_that_falls_silent_later_is_given_up() -> None:
+    with replay([]) as store:
+        limits = Limits(read_seconds=0.3, silent_seconds=0.2, pause_seconds=0.01)
+        with Door(Access(store.url), limits) as door:
+            assert door.get(SMALL)["status"] == "success"
+            store.silences = {QUERY: [120], SMALL: [120]}
+            with pytest.raises(FetchFailed, match=r"no answer in 0\.3 s, nor to a small question"):
+                door.get(QUERY)
+            assert [path for path, _, _ in store.seen] == [SMALL, QUERY, SMALL]
+
+
 def test_an_answer_that_trickles_is_cut_off_by_the_clock() -> None:
     def trickle(stream: object) -> None:
         for _ in range(200):

@@ -31,7 +31,7 @@ from finops.ledger.operations.fetches import is_posted, is_shard_posted, note_fe
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.readings import PostedReadings, post_readings
-from finops.ledger.operations.sources import access_to, note_probe
+from finops.ledger.operations.sources import access_to, limits_of_stores, note_probe
 from finops.ledger.probe import kept_for
 from finops.ledger.queries.sources import (
     first_collected,
@@ -122,7 +122,7 @@ def collect_source(
     result = Collected(source.name)
     note_probe(source, at=at)  # first: a store may have to be asked in its product's own way
     try:
-        with Door(access_to(source)) as door:
+        with Door(access_to(source), limits_of_stores()) as door:
             wanted = windows_of(source, door, at=at, period=period)
             again = period is not None
             with _reading(source, door, wanted, again=again) as reader:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
+
 from finops.core.period import Period, parse_instant
 from finops.ledger.access import (
     ENCODINGS,
@@ -53,6 +55,11 @@ def access_to(source: Source) -> Access:
         bool(source.replica_labels),
         bool(source.probe.get("remote_read")),
     )
+
+
+def limits_of_stores() -> Limits:
+    """How long and how much a store may take, as the settings have it."""
+    return Limits(silent_seconds=settings.STORE_SILENT_SECONDS)
 
 
 def add_source(
