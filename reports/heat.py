@@ -1,4 +1,4 @@
-"""Coverage of sources by the hour as a map: three steps of one colour, a link on incomplete hours.
+"""Coverage of sources by the hour as a map: a colour for each state, a link on incomplete hours.
 
 Equal hours that follow each other are one shape, so that many sources stay a small page.
 """
@@ -20,8 +20,13 @@ from reports import figures
 from reports.shapes import WIDTH, cut, rule, text
 
 LABEL, ROW, TOP = 150, 26, 22
-STEPS = {"whole": "#2f4b8f", "part": "#e0a93b", "unread": "#e6e9f0"}
-WORDS = {"whole": "read whole", "part": "read in part", "unread": "not read"}
+STEPS = {"whole": "#2f4b8f", "empty": "#b9c5e0", "part": "#e0a93b", "unread": "#e6e9f0"}
+WORDS = {
+    "whole": "read whole",
+    "empty": "answered: nothing there",
+    "part": "read in part",
+    "unread": "not read",
+}
 Hours = Mapping[str, Sequence[str]]
 UrlOf = Callable[[str, datetime], str]
 
@@ -33,8 +38,8 @@ def heat_map(
     url_of: UrlOf,
     events: Mapping[str, Mapping[datetime, Events]] | None = None,
 ) -> SafeString:
-    """The map of a period as SVG; hours read in part, and hours with a restart or the end of a gap
-    (a mark below the row), are links that `url_of` gives."""
+    """The map of a period as SVG; hours read in part or answered with nothing, and hours with a restart
+    or the end of a gap (a mark below the row), are links that `url_of` gives."""
     count = max((len(values) for values in hours.values()), default=0)
     if not count:
         return SafeString("")
@@ -48,7 +53,7 @@ def heat_map(
             inside = at > 0 and at + length < len(values)
             x = LABEL + at * step
             shape = _cell(x, y, length * step, state)
-            if state == "part" or (state == "unread" and inside):
+            if state in ("part", "empty") or (state == "unread" and inside):
                 first = period.start + timedelta(hours=at)
                 label = f"{name}: {length} h {WORDS[state]} from {figures.instant(first, zone)}"
                 shape = (

@@ -51,6 +51,7 @@ _KEPT: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)?(?![\w.])")
 _DAYS: Final = {"ms": 0, "s": 1 / 86_400, "m": 1 / 1440, "h": 1 / 24, "d": 1, "w": 7, "y": 365}
 LONGEST: Final = timedelta(days=400)
 _OTHER_SERIES: Final = re.compile(r"^\s*external_labels:|^remote_read:", re.MULTILINE)
+_OTHERS_SAMPLES: Final = re.compile(r"^remote_read:|/federate\b", re.MULTILINE)
 _PLAIN_DAY: Final = timedelta(days=1)
 
 
@@ -70,6 +71,7 @@ def probe(door: Door, at: datetime) -> dict[str, Any]:
         "limits": {words: shown(flags[flag]) for flag, words in _LIMITS.items() if flags.get(flag)},
         "ha_labels": _ha_labels(door, at),
         "remote_read": product == "prometheus" and _reads_plainly(door),
+        "scrapes_alone": product == "prometheus" and _scrapes_alone(door, flags),
         "hints": [
             *_HINTS.get(product or "", ()),
             *_deduplicated(flags),
@@ -86,6 +88,21 @@ def _reads_plainly(door: Door) -> bool:
     """
     told = _table(door, "/api/v1/status/config").get("yaml")
     return isinstance(told, str) and not _OTHER_SERIES.search(told)
+
+
+def _scrapes_alone(door: Door, flags: dict[str, str]) -> bool:
+    """Whether a Prometheus has every sample from its own scrapes of the targets themselves: nobody
+    writes to it, it asks no other store, and it takes no other's samples over by federation."""
+    told = _table(door, "/api/v1/status/config").get("yaml")
+    written = flags.get("web.enable-remote-write-receiver"), flags.get("web.enable-otlp-receiver")
+    features = flags.get("enable-feature", "")
+    return (
+        isinstance(told, str)
+        and not _OTHERS_SAMPLES.search(told)
+        and written[0] == "false"
+        and written[1] != "true"
+        and not any(one in features for one in ("remote-write-receiver", "otlp"))
+    )
 
 
 def _is_skewed(skew: int | None) -> bool:

@@ -112,6 +112,11 @@ def names_matcher(metrics: Iterable[str]) -> str:
     return f"__name__=~{_quoted('|'.join(metrics))}"
 
 
+def equals(label: str, value: str) -> str:
+    """The matcher of one value of a label."""
+    return f"{label}={_quoted(value)}"
+
+
 def text_of(selector: Iterable[str]) -> str:
     """The selector as the query language has it."""
     return "{" + ",".join(selector) + "}"

@@ -30,6 +30,7 @@ from .access import FetchFailed
 from .ahead import Ahead, Closed
 from .fetch import Door
 from .listing import Listing
+from .quiet import Quiet
 from .selecting import (
     NotPlain,
     Selector,
@@ -55,7 +56,7 @@ class Gathered:
     """The answers of one window: samples inside it, and whether anything may be missing.
 
     `content` is the document of the samples, where it was made already; `names_nothing` is whether the
-    store named no series of ours at all, `up` included.
+    store named no series of ours at all, `up` included; `quiet` are the hours without any sample.
     """
 
     series: list[SeriesReadings] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Gathered:
     notes: list[str] = field(default_factory=list)
     content: bytes = b""
     names_nothing: bool = False
+    quiet: list[Quiet] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:

@@ -19,6 +19,7 @@ from finops.ledger.models import Series, Source
 from finops.ledger.operations import sources
 from finops.ledger.queries.explain import Unknown, bounds, explain
 from finops.ledger.queries.source_hours import (
+    EMPTY,
     PART,
     Events,
     engines_of,
@@ -65,7 +66,8 @@ def _shown() -> dict[str, Any]:
         "period": period,
         "zone": zone().key,
         "map": heat_map(period, hours, zone().key, _hour_url, events),
-        "incomplete": _incomplete(period, hours),
+        "incomplete": _stretches(period, hours, PART),
+        "empty": _stretches(period, hours, EMPTY),
         "events": _disturbed(events),
     }
 
@@ -74,8 +76,8 @@ def _hour_url(name: str, at: datetime) -> str:
     return f"{reverse('source-hours', args=[name])}?at={rfc3339(at)}"
 
 
-def _incomplete(period: Period, hours: Mapping[str, list[str]]) -> list[dict[str, Any]]:
-    """The newest stretches that were read in part, for people who do not use the map."""
+def _stretches(period: Period, hours: Mapping[str, list[str]], wanted: str) -> list[dict[str, Any]]:
+    """The newest stretches of a state, for people who do not use the map."""
     found = [
         {
             "name": name,
@@ -85,7 +87,7 @@ def _incomplete(period: Period, hours: Mapping[str, list[str]]) -> list[dict[str
         }
         for name, values in hours.items()
         for state, at, length in runs(values)
-        if state == PART
+        if state == wanted
     ]
     return sorted(found, key=lambda row: (row["at"], row["name"]), reverse=True)[:MOST_LISTED]
 

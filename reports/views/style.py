@@ -87,6 +87,8 @@ def _map() -> str:
         + ["part"] * 5
         + ["whole"] * 60
         + ["unread"] * 8
-        + ["whole"] * 55,
+        + ["whole"] * 40
+        + ["empty"] * 10
+        + ["whole"] * 5,
     }
     return heat_map(period, hours, "UTC", lambda name, at: "#map")

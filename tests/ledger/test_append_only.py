@@ -39,6 +39,7 @@ GROWING = [
     "Origin",
     "PeriodConfirmation",
     "PeriodStatus",
+    "QuietHour",
     "RateCard",
     "ReadingBlock",
     "RejectedRow",
@@ -94,6 +95,11 @@ def fetched_part(**changes: Any) -> ledger.FetchedPart:
     values = {"window_start": NOW, "window_end": NOW + HOUR, "part": 1, "parts": 2, "at": NOW}
     told = {"source": saved(source()), "document": saved(document()), "series": 0, "readings": 0}
     return ledger.FetchedPart(**values | told | changes)
+
+
+def quiet_hour(**changes: Any) -> ledger.QuietHour:
+    values = {"start": NOW, "end": NOW + HOUR, "witness": "up", "witness_readings": 60}
+    return ledger.QuietHour(fetch=saved(fetch()), **values | changes)
 
 
 def snapshot(**changes: Any) -> ledger.Snapshot:
@@ -172,6 +178,9 @@ BROKEN: dict[str, Callable[[], Model]] = {
     "fetched_part_window_not_empty": lambda: fetched_part(window_end=NOW),
     "fetched_part_of_several": lambda: fetched_part(part=1, parts=1),
     "fetched_part_once": lambda: copy_of(fetched_part()),
+    "quiet_hour_once": lambda: copy_of(quiet_hour()),
+    "quiet_hour_not_empty": lambda: quiet_hour(end=NOW),
+    "quiet_hour_witness_was_read": lambda: quiet_hour(witness_readings=0),
     "snapshot_once_a_delivery": lambda: copy_of(snapshot()),
     "snapshot_billing_period_is_a_month": lambda: snapshot(billing_period="2026-13"),
     "charge_once": lambda: copy_of(charge()),

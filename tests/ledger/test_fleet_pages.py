@@ -20,9 +20,10 @@ from finops.core.canonical import canonical_bytes, digest
 from finops.core.period import Period
 from finops.core.statement import statement
 from finops.ledger.models import Document, Fetch, Series, Source, TokenHour
+from finops.ledger.queries.answers import missing_hours
 from finops.ledger.queries.explain import explain
 from finops.ledger.queries.facts import facts
-from finops.ledger.queries.source_hours import missing_hours, source_events
+from finops.ledger.queries.source_hours import source_events
 from reports.models import Report
 from tests.ledger.doors import command, ingested
 from tests.ledger.fleet import PERIOD, START, Shown, openmetrics, take_in

@@ -88,7 +88,7 @@ def test_the_map_of_hours_asks_as_much_for_many_sources(admin: Client) -> None:
         with CaptureQueriesContext(connection) as asked:
             source_hours(period)
         counts.append(len(asked))
-    assert counts == [4, 4]
+    assert counts == [5, 5]
 
 
 def test_the_memory_page_looks_for_the_edges_of_its_gauges_once(admin: Client) -> None:

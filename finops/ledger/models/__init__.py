@@ -11,7 +11,15 @@ from .charges import (
     SnapshotDecision,
     SnapshotDocument,
 )
-from .evidence import Document, Fetch, FetchedPart, Origin, RejectedRow, Source
+from .evidence import (
+    Document,
+    Fetch,
+    FetchedPart,
+    Origin,
+    QuietHour,
+    RejectedRow,
+    Source,
+)
 from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
 from .objectives import ChangeDecision, ServiceObjective, TrainingBudget
@@ -39,6 +47,7 @@ __all__ = [
     "Origin",
     "PeriodConfirmation",
     "PeriodStatus",
+    "QuietHour",
     "RateCard",
     "ReadingBlock",
     "RejectedRow",

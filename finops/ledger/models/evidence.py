@@ -181,3 +181,33 @@ class FetchedPart(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source_id} {self.window_start:%Y-%m-%dT%H:%M} {self.part}/{self.parts}"
+
+
+class QuietHour(models.Model):
+    """An hour of a window, or its part in it, that a store answered with nothing. Append-only.
+
+    `witness` is another target that the store read all through it, so that it would have read ours;
+    empty where nothing shows that the store was at work.
+    """
+
+    fetch = models.ForeignKey(Fetch, models.PROTECT, related_name="quiet_hours")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    witness = models.TextField(blank=True)
+    witness_readings = models.IntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["fetch", "start"], name="quiet_hour_once"),
+            models.CheckConstraint(
+                condition=Q(end__gt=models.F("start")), name="quiet_hour_not_empty"
+            ),
+            models.CheckConstraint(
+                condition=Q(witness="", witness_readings=0)
+                | (~Q(witness="") & Q(witness_readings__gt=0)),
+                name="quiet_hour_witness_was_read",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.fetch_id} {self.start:%Y-%m-%dT%H:%M}"

@@ -39,6 +39,7 @@ from finops.ledger.queries.sources import (
     named_before,
     uncollected,
 )
+from finops.ledger.quiet import quiet_hours
 from finops.ledger.selecting import checked_matchers
 from finops.ledger.store import (
     Gathered,
@@ -310,6 +311,9 @@ def _gather(
             break
         time.sleep(WARNED_PAUSE_SECONDS * attempt)
         gathered = gather(door, matchers, window, shard)
+    if gathered.complete:
+        asks = bool(source.probe.get("scrapes_alone"))
+        gathered.quiet = quiet_hours(door, gathered.series, window, asks=asks)
     return gathered
 
 

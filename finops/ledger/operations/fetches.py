@@ -13,7 +13,7 @@ from datetime import datetime
 from django.db.models import Sum
 
 from finops.core.period import Period
-from finops.ledger.models import Document, Fetch, FetchedPart, Source
+from finops.ledger.models import Document, Fetch, FetchedPart, QuietHour, Source
 from finops.ledger.operations.locks import lock, lock_shared
 from finops.ledger.store import Gathered
 from finops.sources.shards import Shard
@@ -73,7 +73,29 @@ def note_fetch(
         if together is None:
             return
         counts, notes = together
-    Fetch.objects.create(**span, at=at, complete=True, warnings=notes, document=document, **counts)
+    fetch = Fetch.objects.create(
+        **span, at=at, complete=True, warnings=notes, document=document, **counts
+    )
+    # Of a shard's quiet hours another shard may hold readings: then nothing is said of them.
+    if shard.is_whole or not counts["readings"]:
+        _note_quiet(fetch, found)
+
+
+def _note_quiet(fetch: Fetch, found: Gathered) -> None:
+    """Records the hours of a window that the store answered with nothing."""
+    rows = []
+    for one in found.quiet:
+        name, readings = one.witness or ("", 0)
+        rows.append(
+            QuietHour(
+                fetch=fetch,
+                start=one.period.start,
+                end=one.period.end,
+                witness=name,
+                witness_readings=readings,
+            )
+        )
+    QuietHour.objects.bulk_create(rows)
 
 
 def _together(

@@ -13,13 +13,14 @@ from finops.core.period import Period, rfc3339
 from finops.core.wording import counted_text
 from finops.ledger.models import Fetch, UsageHour
 
+from .answers import missing_hours
 from .as_of import known_by
 from .counted_twice import counted_twice
 from .discovery import MODEL_LABELS
 from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
 from .reaches import Span, after_hour
-from .source_hours import DELIVERED_ALONE, missing_hours
+from .source_hours import DELIVERED_ALONE
 from .tokens import TokenLedger
 
 
@@ -124,8 +125,8 @@ def _missing_hours(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     after the last one in which it held nothing."""
     for name, empty, unasked in missing_hours(period, as_of):
         for hours, what in (
-            (empty, "the store answered with no reading at all; it was down then, no longer holds "
-             "them, or there was nothing left to read"),
+            (empty, "the store answered with no reading at all, and no other target shows that it was "
+             "at work; it was down then, no longer holds them, or there was nothing left to read"),
             (unasked, "were never fetched whole; `collect --from --to` asks for them if the store "
              "still holds them"),
         ):  # fmt: skip

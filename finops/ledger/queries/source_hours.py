@@ -1,8 +1,8 @@
-"""Every source by the hour: read whole, read in part, or not; and what was asked in one hour."""
+"""Every source by the hour: read whole, answered with nothing, read in part, or not; and what was asked
+in one hour."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,13 +11,13 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from finops.core.period import Period, hour_of, instant_of
 from finops.core.tokens import SeriesPeriod
-from finops.ledger.models import Fetch, FetchedPart, Series, Source, TokenHour, UsageHour
+from finops.ledger.models import Fetch, FetchedPart, QuietHour, Series, Source, TokenHour, UsageHour
 from finops.sources.engines import ROLES
 
-from .as_of import known_by
+from .answers import Answer, answers, covers
 from .tokens import Known, TokenLedger
 
-WHOLE, PART, UNREAD = "whole", "part", "unread"
+WHOLE, EMPTY, PART, UNREAD = "whole", "empty", "part", "unread"
 DAYS = 7
 _PROMPTS = {role.engine for role in ROLES.values() if role.name == "prompt"}
 DELIVERED_ALONE = frozenset(
@@ -52,14 +52,15 @@ def newest_hours(at: datetime) -> Period:
 
 
 def source_hours(period: Period) -> dict[str, list[str]]:
-    """By source, the state of each hour of the period; four queries however many sources.
+    """By source, the state of each hour of the period; five queries however many sources.
 
-    A source that is asked is whole in an hour when complete fetches cover all of it, and read in
-    part when only some was answered. Of files it is only known which hours they hold readings of.
+    A source that is asked is whole in an hour when complete fetches cover all of it, empty when they
+    do and none brought a reading, and read in part when only some was answered. Of files it is only
+    known which hours they hold readings of.
     """
     hours = list(period.hours())
     found = {name: [UNREAD] * len(hours) for name in _names()}
-    fetches = _fetches(period)
+    fetches = answers(period)
     for name, rows in fetches.items():
         found[name] = [_state(hour, rows) for hour in hours]
     at = {hour: number for number, hour in enumerate(hours)}
@@ -73,25 +74,12 @@ def _names() -> list[str]:
     return list(Source.objects.order_by("name").values_list("name", flat=True))
 
 
-def _fetches(period: Period) -> dict[str, list[tuple[datetime, datetime, bool]]]:
-    rows = Fetch.objects.filter(window_start__lt=period.end, window_end__gt=period.start)
-    found: dict[str, list[tuple[datetime, datetime, bool]]] = {}
-    values = rows.order_by("window_start").values_list(
-        "source__name", "window_start", "window_end", "complete"
-    )
-    for name, start, end, complete in values:
-        found.setdefault(name, []).append((start, end, complete))
-    return found
-
-
-def _state(hour: datetime, fetches: list[tuple[datetime, datetime, bool]]) -> str:
-    end = hour + timedelta(hours=1)
-    mine = [one for one in fetches if one[0] < end and one[1] > hour]
-    reached = hour
-    for start, until, complete in mine:  # in order of their start
-        if complete and start <= reached:
-            reached = max(reached, until)
-    return WHOLE if reached >= end else PART if mine else UNREAD
+def _state(hour: datetime, fetches: list[Answer]) -> str:
+    mine = [one for one in fetches if one.reaches_into(hour)]
+    complete = [one for one in mine if one.complete]
+    if not covers(hour, ((one.start, one.end) for one in complete)):
+        return PART if mine else UNREAD
+    return EMPTY if all(one.is_empty(hour) for one in complete) else WHOLE
 
 
 def _of_files(period: Period) -> list[tuple[str, datetime]]:
@@ -115,6 +103,11 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
     }
     rows = Fetch.objects.filter(**span)
     shards = list(FetchedPart.objects.filter(**span).order_by("part", "pk"))
+    newest = list(rows.order_by("-id")[:50])
+    found = QuietHour.objects.filter(
+        fetch__in=newest, start__lt=hour + timedelta(hours=1), end__gt=hour
+    )
+    quiet = {row.fetch_id: row for row in found}
     return [
         {
             "at": row.at,
@@ -125,8 +118,9 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             "series": row.series,
             "readings": row.readings,
             "documents": _documents(row, shards),
+            "quiet": quiet.get(row.pk),
         }
-        for row in rows.order_by("-id")[:50]
+        for row in newest
     ]
 
 
@@ -257,49 +251,3 @@ def _engine_name(series: Series) -> str:
     names = [labels.get("pod") or series.target.instance, labels.get("model_name", "")]
     names.append(f"engine {labels['engine']}" if labels.get("engine") else "")
     return ", ".join(filter(None, names)) or str(series)
-
-
-def missing_hours(
-    period: Period, as_of: datetime | None = None
-) -> Iterator[tuple[str, list[datetime], list[datetime]]]:
-    """By source: hours that the store answered with nothing, and hours that nobody asked about.
-
-    Between the first and the last hour of which the store gave readings: it was down then, or no
-    longer holds these hours. After the last one, of the week in which that lies: the hours that it
-    answered with nothing. Its engines may be gone then, or its list of series may be wrong.
-    """
-    for source in Source.objects.filter(kind="prometheus").order_by("name"):
-        rows = Fetch.objects.filter(known_by(as_of, "at"), source=source, complete=True)
-        held = rows.filter(readings__gt=0)
-        first = held.order_by("window_start").values_list("window_start", flat=True).first()
-        last = held.order_by("-window_end").values_list("window_end", flat=True).first()
-        if first is None or last is None or first >= period.end or last < period.start:
-            continue
-        asked = rows.order_by("-window_end").values_list("window_end", flat=True)[0]
-        start, end = max(first, period.start), min(max(last, hour_of(asked)), period.end)
-        if start >= end:
-            continue
-        span = Period(start, end)
-        mine = list(
-            rows.filter(window_start__lt=span.end, window_end__gt=span.start).values_list(
-                "window_start", "window_end", "readings"
-            )
-        )
-        empty, unasked = _without(span, mine)
-        unasked = [hour for hour in unasked if hour < last]
-        if empty or unasked:
-            yield source.name, empty, unasked
-
-
-def _without(
-    span: Period, fetches: list[tuple[datetime, datetime, int]]
-) -> tuple[list[datetime], list[datetime]]:
-    empty, unasked = [], []
-    for hour in span.hours():
-        end = hour + timedelta(hours=1)
-        mine = [one for one in fetches if one[0] < end and one[1] > hour]
-        if not mine:
-            unasked.append(hour)
-        elif not any(readings for _, _, readings in mine):
-            empty.append(hour)
-    return empty, unasked
