@@ -62,6 +62,8 @@ class SeriesPeriod:
     darks: list[Dark] = field(default_factory=list)
     living_ms: int = 0
     unobserved_ms: int = 0
+    cap: Rate | None = None
+    """The highest rate declared for the workload that has the series, where one is."""
 
     def lower(self) -> int:
         """Booked, less what straddles the period's start across a gap."""
@@ -70,15 +72,16 @@ class SeriesPeriod:
     def upper(self, least_rate: Rate | None = None) -> int:
         """Booked, plus what may have been counted in the dark and across the end's gap.
 
-        `least_rate` is a cap declared for the workload, used where it is higher.
+        `least_rate` is used where it is higher, and so is the declared cap.
         """
-        rate = max(self.rate, least_rate or Rate())
+        rate = max(self.rate, self.cap or Rate(), least_rate or Rate())
         unseen = sum(max(0, rate.over(dark.ms) - dark.shown) for dark in self.darks)
         return self.booked + unseen + self.straddles_end
 
     def own_upper(self) -> int | None:
-        """`upper` by the series' own highest rate; None where it was dark and has none to tell."""
-        return None if self.darks and not self.rate.tokens else self.upper()
+        """`upper` by the series' own highest rate or the cap; None where it was dark and has neither."""
+        known = self.rate.tokens or self.cap is not None
+        return self.upper() if known or not self.darks else None
 
     def exact(self) -> bool:
         """Nothing can be missing or misplaced (method §2.6)."""

@@ -25,7 +25,7 @@ from .allocation import assign_series
 from .exchange_rates import rates_of
 from .money import charge_parts
 from .reading import Reading
-from .tokens import LAST_INSTANT
+from .token_rows import LAST_INSTANT
 from .training import places_of
 
 LOOK_BACK = timedelta(days=28)

@@ -21,7 +21,8 @@ from finops.sources.engines import role_of
 from .as_of import known_by
 from .counts import preemptions
 from .source_hours import DELIVERED_ALONE
-from .tokens import Known, TokenLedger
+from .token_rows import Known
+from .tokens import TokenLedger
 
 TELLING_APART = frozenset({"is_streaming", "model_name", "WorkerId", "ReplicaId", "cache_source"})
 """Labels by which one engine's own series differ without counting anything twice."""

@@ -14,7 +14,7 @@ from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
 
 from .export_table import Table, table
-from .tokens import Known
+from .token_rows import Known
 
 COLUMNS = ("series", "hour", "why", "at_ms", "value", "mark_us", "mark_kind", "replica", "document")
 BEFORE = ("series", "hour", "current", "last_ms", "fall_ms", "counters", "replicas",

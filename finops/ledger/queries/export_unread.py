@@ -10,7 +10,7 @@ from finops.core.period import hour_of, milliseconds
 from .export_table import Table, table
 from .reaches import after_hour, end_of_hour
 from .reading import Reading
-from .tokens import Known
+from .token_rows import Known
 
 BIRTHS = ("series", "from_ms", "at_ms", "usual_ms", "tokens")
 LOST = ("series", "from_ms", "dark_ms", "rate_tokens", "rate_ms")

@@ -18,7 +18,7 @@ from finops.ledger.models import ReadingBlock, UsageHour
 from finops.ledger.which import ledger_name
 
 from .money import cost_reach, cost_start, reach_by_issuer
-from .tokens import LAST_INSTANT
+from .token_rows import LAST_INSTANT
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from .costs import Costs, costs, report_currency, split_costs
 from .exchange_rates import rates_of
 from .nodes import NodeLedger
 from .reaches import CostSpan, Span, cost_span, source_spans
-from .tokens import Known, TokenLedger
+from .token_rows import Known
+from .tokens import TokenLedger
 
 SHAPES = "GPU count of the invoice's shape × billed hours"
 

@@ -10,7 +10,9 @@ from decimal import Decimal
 from finops.core.period import Period, milliseconds
 from finops.core.tokens import SeriesPeriod, coverage
 
-from .tokens import KeyOf, Known, TokenLedger
+from .caps import Caps
+from .token_rows import Known
+from .tokens import KeyOf, TokenLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def series_of(period: Period, key_of: KeyOf | None = None) -> list[SeriesRow]:
     """
     claims = key_of or _rules()
     rows: list[SeriesRow] = []
-    ledger = TokenLedger(period)
+    ledger = TokenLedger(period, caps=Caps())
     for known in ledger.known:
         if known.rows:
             part = ledger.parts(known, period, _one)[None]

@@ -29,7 +29,7 @@ from finops.ledger.models import Series, ServiceObjective
 from finops.ledger.which import ledger_name
 from finops.sources.engines import role_of
 
-from .tokens import DISAGGREGATION_LABELS, LAST_INSTANT
+from .token_rows import DISAGGREGATION_LABELS, LAST_INSTANT
 
 ROLES = {"first_token_bucket": FIRST_TOKEN, "inter_token_bucket": INTER_TOKEN}
 NOT_OF = {"decode": FIRST_TOKEN, "prefill": INTER_TOKEN}

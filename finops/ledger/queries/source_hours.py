@@ -10,12 +10,14 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from finops.core.period import Period, hour_of, instant_of
+from finops.core.series import Row
 from finops.core.tokens import SeriesPeriod
 from finops.ledger.models import Fetch, FetchedPart, QuietHour, Series, Source, TokenHour, UsageHour
 from finops.sources.engines import ROLES
 
 from .answers import Answer, answers, covers
-from .tokens import Known, TokenLedger
+from .token_rows import Known
+from .tokens import series_of_source
 
 WHOLE, EMPTY, PART, UNREAD = "whole", "empty", "part", "unread"
 DAYS = 7
@@ -174,62 +176,40 @@ def _disturbed(period: Period) -> QuerySet[TokenHour]:
 def engines_of(name: str, hour: datetime) -> list[dict[str, Any]]:
     """A source's prompt counters in one hour, the disturbed ones first, as plain values; those too
     that nobody read in it though they were there before, or were born in it."""
-    parts = _parts(name, hour)
-    rows = TokenHour.objects.filter(COUNTED, hour=hour, series__target__source__name=name)
-    newest = rows.order_by("series_id", "-revision").distinct("series_id")
-    found = list(newest.select_related("series__target"))
-    told = [
-        {
-            "series": row.series_id,
-            "name": _engine_name(row.series),
-            "instance": row.series.target.instance,
-            "tokens": row.tokens,
-            "readings": row.readings,
-            "restarts": row.restarts,
-            "hidden_resets": row.hidden_resets,
-            "gaps": [
-                {
-                    "from": instant_of(since),
-                    "to": instant_of(until),
-                    "seconds": (until - since) // 1000,
-                }
-                for since, until, *_ in row.facts.get("gaps", ())
-            ],
-            "opening_tokens": row.opening_tokens,
-        }
-        | _bounds(parts.pop(row.series_id, None))
-        for row in found
-    ]
-    unread = [
-        {
-            "series": None,
-            "name": _engine_name(known.series),
-            "instance": known.series.target.instance,
-            "tokens": None,
-            **dict.fromkeys(("readings", "restarts", "hidden_resets"), 0),
-            "gaps": [],
-            "opening_tokens": 0,
-        }
-        | _bounds((known, part))
-        for known, part in parts.values()
-    ]
+    told = [_engine(known, known.rows[0] if known.rows else None) | _bounds(part)
+            for known, part in _counted(name, hour)]  # fmt: skip
     return sorted(
-        [*told, *unread],
+        told,
         key=lambda row: (not (row["restarts"] or row["gaps"] or not row["readings"]), row["name"],
                          row["instance"]),
     )  # fmt: skip
 
 
-def _parts(name: str, hour: datetime) -> dict[int, tuple[Known, SeriesPeriod]]:
-    """What an hour is worth to each prompt counter of a source, by series."""
+def _counted(name: str, hour: datetime) -> list[tuple[Known, SeriesPeriod]]:
+    """What an hour is worth to each prompt counter of a source."""
+    source = Source.objects.filter(name=name).values_list("pk", flat=True).first()
+    if source is None:
+        return []
     period = Period(hour, hour + timedelta(hours=1))
-    ledger = TokenLedger(period)
-    return {
-        known.series.pk: (known, part)
-        for known in ledger.known
-        if known.source == name and _is_counted(known.series)
-        for part in ledger.parts(known, period, lambda labels, at: None).values()
+    found = series_of_source(source, ("prompt", "delivered_prompt"), period)
+    return [(known, part) for known, part in found if _is_counted(known.series)]
+
+
+def _engine(known: Known, row: Row | None) -> dict[str, Any]:
+    """One counter in an hour as plain values; `row` is None where nobody read it in it."""
+    plain = {"name": _engine_name(known.series), "instance": known.series.target.instance}
+    if row is None:
+        counts = dict.fromkeys(("readings", "restarts", "hidden_resets", "opening_tokens"), 0)
+        return plain | {"series": None, "tokens": None, "gaps": []} | counts
+    gaps = [
+        {"from": instant_of(since), "to": instant_of(until), "seconds": (until - since) // 1000}
+        for since, until, *_ in row.facts.get("gaps", ())
+    ]
+    counts = {
+        name: getattr(row, name)
+        for name in ("tokens", "readings", "restarts", "hidden_resets", "opening_tokens")
     }
+    return plain | {"series": known.series.pk, "gaps": gaps} | counts
 
 
 def _is_counted(series: Series) -> bool:
@@ -238,10 +218,9 @@ def _is_counted(series: Series) -> bool:
     )
 
 
-def _bounds(found: tuple[Known, SeriesPeriod] | None) -> dict[str, Any]:
+def _bounds(part: SeriesPeriod) -> dict[str, Any]:
     """Lower and upper bound of an hour (method §2.6); None where it is exact, or not known."""
-    part = found[1] if found else None
-    if part is None or part.exact():
+    if part.exact():
         return {"lower": None, "upper": None}
     return {"lower": part.lower(), "upper": part.own_upper()}
 

@@ -13,6 +13,7 @@ from finops.core.period import HOUR, Period, rfc3339
 from finops.core.tokens import Tokens
 
 from .allocation import rules
+from .caps import Caps
 from .money import charge_parts
 from .money_totals import money_total, money_totals
 from .tokens import TokenLedger
@@ -48,7 +49,7 @@ def totals(period: Period, by: str | None, basis: str) -> tuple[Tokens, Money, l
 
     Money rows sum to the money exactly, and booked tokens of rows to the tokens.
     """
-    ledger = TokenLedger(period)
+    ledger = TokenLedger(period, caps=Caps())
     rows = _rows(ledger, period, by, basis) if by else []
     return ledger.totals(), money_total(period, basis), rows
 

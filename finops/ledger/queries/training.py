@@ -23,7 +23,7 @@ from .exchange_rates import rates_of
 from .money import CHUNK_ROWS, COLUMNS, ChargePart, charge_parts, in_period
 from .reaches import end_of_hour
 from .reading import Reading
-from .tokens import LAST_INSTANT
+from .token_rows import LAST_INSTANT
 
 
 @dataclass(frozen=True, slots=True)
