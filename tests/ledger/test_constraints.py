@@ -131,6 +131,7 @@ BROKEN: dict[str, list[Callable[[], Model]]] = {
     "workload_purpose": [lambda: workload(purpose="fun")],
     "workload_kv_bytes_positive": [lambda: workload(kv_bytes_per_token=0)],
     "workload_max_model_len_positive": [lambda: workload(max_model_len=0)],
+    "workload_rate_cap_positive": [lambda: workload(rate_cap_tokens_per_second=0)],
     "rule_version_once": [lambda: copy_of(rule())],
     "rule_names_its_place": [
         lambda: rule(place="workload"),

@@ -28,7 +28,11 @@ class Workload(models.Model):
     max_model_len = models.BigIntegerField(
         null=True, blank=True, help_text="Longest request in tokens, where engines do not tell it."
     )
-    rate_cap_tokens_per_second = models.BigIntegerField(null=True, blank=True)
+    rate_cap_tokens_per_second = models.BigIntegerField(
+        null=True,
+        blank=True,
+        help_text="Fastest rise of one token counter of one engine, for upper bounds (§2.6).",
+    )
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
 
@@ -44,6 +48,11 @@ class Workload(models.Model):
             models.CheckConstraint(
                 condition=Q(max_model_len__isnull=True) | Q(max_model_len__gt=0),
                 name="workload_max_model_len_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(rate_cap_tokens_per_second__isnull=True)
+                | Q(rate_cap_tokens_per_second__gt=0),
+                name="workload_rate_cap_positive",
             ),
         ]
 

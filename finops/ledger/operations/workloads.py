@@ -36,8 +36,13 @@ def add_workload(
     namespace: str = "",
     kv_bytes_per_token: int | None = None,
     max_model_len: int | None = None,
+    rate_cap_tokens_per_second: int | None = None,
 ) -> Workload:
-    """A new workload. NotAccepted says what is wrong with it."""
+    """A new workload. NotAccepted says what is wrong with it.
+
+    `rate_cap_tokens_per_second` is the fastest that one token counter of one of its engines can rise,
+    for the upper bounds (method §2.6).
+    """
     texts = {
         "model": model,
         "stack": stack,
@@ -53,6 +58,8 @@ def add_workload(
         raise NotAccepted("the KV bytes of one token must be more than zero")
     if max_model_len is not None and max_model_len <= 0:
         raise NotAccepted("the longest request must be more than zero tokens")
+    if rate_cap_tokens_per_second is not None and rate_cap_tokens_per_second <= 0:
+        raise NotAccepted("the highest rate must be more than zero tokens a second")
     with atomic():
         lock("workload", slug)
         if Workload.objects.filter(slug=slug).exists():
@@ -62,12 +69,16 @@ def add_workload(
             purpose=purpose,
             kv_bytes_per_token=kv_bytes_per_token,
             max_model_len=max_model_len,
+            rate_cap_tokens_per_second=rate_cap_tokens_per_second,
             created_at=at,
             created_by=by,
             **texts,
         )
         record(at=at, actor=by, action="workload added", subject=f"workload {slug}",
-               detail={**texts, "purpose": purpose})  # fmt: skip
+               detail={**texts, "purpose": purpose} | (
+                   {"rate_cap_tokens_per_second": rate_cap_tokens_per_second}
+                   if rate_cap_tokens_per_second else {}
+               ))  # fmt: skip
     return workload
 
 

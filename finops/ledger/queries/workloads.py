@@ -25,6 +25,7 @@ def workload_value(one: Workload) -> dict[str, Any]:
         "namespace": one.namespace,
         "kv_bytes_per_token": one.kv_bytes_per_token,
         "max_model_len": one.max_model_len,
+        "rate_cap_tokens_per_second": one.rate_cap_tokens_per_second,
         "created_at": when(one.created_at),
         "created_by": one.created_by,
     }

@@ -40,6 +40,12 @@ class Command(cli.Command):
             type=whole_number,
             help="longest request in tokens, where engines do not tell",
         )
+        add.add_argument(
+            "--rate-cap-tokens-per-second",
+            type=whole_number,
+            metavar="N",
+            help="fastest rise of one token counter of one engine, for upper bounds",
+        )
         verb(verbs, "list", "list the workloads", acts=False)
         slo = verb(verbs, "slo", "set a service level objective; without a threshold, list them")
         slo.add_argument("slug")
@@ -58,7 +64,10 @@ class Command(cli.Command):
             return {"workloads": workload_rows()}, True
         if options["verb"] == "slo":
             return self._slo(options), True
-        names = ("model", "stack", "purpose", "kv_bytes_per_token", "max_model_len", *TEXTS)
+        names = (
+            "model", "stack", "purpose", "kv_bytes_per_token", "max_model_len",
+            "rate_cap_tokens_per_second", *TEXTS,
+        )  # fmt: skip
         with refusals():
             workload = add_workload(
                 options["slug"],
