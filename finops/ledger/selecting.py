@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from finops.sources.engines import bound_of, metrics_to_collect
+from finops.sources.engines import bound_of, bounds_of, metrics_to_collect
 
 from .access import FetchFailed
 
@@ -61,7 +61,8 @@ def selectors_of(
         yield (names_matcher(shard), *matchers)
     for name in sorted(set(wanted) - set(small)):
         for shard in _shards(instances[name], most):
-            yield (names_matcher([name]), *matchers, *matchers_of(name), _instances(shard))
+            for own in alternatives_of(name):
+                yield (names_matcher([name]), *matchers, *own, _instances(shard))
 
 
 def selectors_of_instances(
@@ -78,7 +79,8 @@ def selectors_of_instances(
             row.get("instance", "") for row in series if row.get("__name__", "") in names
         )
         for shard in _shards(counts, most):
-            yield (names_matcher(names), *matchers, *matchers_of(names[0]), _instances(shard))
+            for own in alternatives_of(names[0]):
+                yield (names_matcher(names), *matchers, *own, _instances(shard))
 
 
 def _instances(names: Iterable[str]) -> str:
@@ -101,10 +103,15 @@ def _shards(counts: Mapping[str, int], most: int) -> Iterator[list[str]]:
         yield shard
 
 
-def matchers_of(metric: str) -> list[str]:
-    """The matcher of a metric that is asked for by a label's values only."""
-    found = bound_of(metric)
-    return [f"{found[0]}=~{_quoted(found[1])}"] if found else []
+def alternatives_of(metric: str) -> list[list[str]]:
+    """The matchers by which a metric is asked for: of one that is asked for by a label's values only,
+    that label's; of one with several such labels a selection for each, no series in two of them."""
+    found: list[list[str]] = []
+    others: list[str] = []
+    for label, pattern in bounds_of(metric):
+        found.append([f"{label}=~{_quoted(pattern)}", *others])
+        others.append(equals(label, ""))
+    return found or [[]]
 
 
 def names_matcher(metrics: Iterable[str]) -> str:

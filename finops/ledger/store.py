@@ -34,7 +34,7 @@ from .quiet import Quiet
 from .selecting import (
     NotPlain,
     Selector,
-    matchers_of,
+    alternatives_of,
     names_matcher,
     plain,
     selectors_of,
@@ -98,8 +98,9 @@ def _series_form(matchers: Sequence[str], period: Period) -> list[tuple[str, str
     return [
         ("match[]", text_of((free, *matchers))),
         *(
-            ("match[]", text_of((names_matcher([name]), *matchers, *matchers_of(name))))
+            ("match[]", text_of((names_matcher([name]), *matchers, *own)))
             for name in bound
+            for own in alternatives_of(name)
         ),
         ("start", _seconds(milliseconds(period.start))),
         ("end", _seconds(milliseconds(period.end) - 1)),

@@ -298,6 +298,14 @@ HOSTS: Final[dict[str, Role]] = {
 }
 
 _KUBE: Final = "documentation of kube-state-metrics"
+NODE_LABELS: Final = tuple(
+    Role("node_labels", "info", "kubernetes", layer="node", label=label, values=(ANY,),
+         origin=f"documentation of kube-state-metrics and of {who}")
+    for label, who in (
+        ("label_nvidia_com_gpu_count", "NVIDIA's GPU feature discovery"),
+        ("label_amd_com_compute_memory_partition", "AMD's node labeller"),
+    )
+)  # fmt: skip
 _GPUS: Final = {"layer": "node", "label": "resource", "values": RESOURCES, "origin": _KUBE}
 NODES: Final[dict[str, Role]] = {
     "kube_pod_container_resource_requests": Role("gpu_request", "gauge", "kubernetes", **_GPUS),  # type: ignore[arg-type]
@@ -310,12 +318,9 @@ NODES: Final[dict[str, Role]] = {
         label="phase", values=("Running",), origin=_KUBE,
     ),
     "kube_node_info": Role("node_info", "info", "kubernetes", layer="node", origin=_KUBE),
-    "kube_node_labels": Role(
-        "node_labels", "info", "kubernetes", layer="node",
-        label="label_nvidia_com_gpu_count", values=(ANY,),
-        origin="documentation of kube-state-metrics and of NVIDIA's GPU feature discovery",
-    ),
+    "kube_node_labels": NODE_LABELS[0],
 }  # fmt: skip
+BY_LABEL["kube_node_labels"] = NODE_LABELS
 
 
 def through_ray() -> dict[str, Role]:

@@ -117,11 +117,20 @@ def bound_of(metric: str) -> tuple[str, str] | None:
     Of names that say too little alone (`kube_pod_container_resource_requests` holds every request
     of a cluster), and of histograms' buckets, only the series with a role are asked for.
     """
+    return next(iter(bounds_of(metric)), None)
+
+
+def bounds_of(metric: str) -> tuple[tuple[str, str], ...]:
+    """The same where a series with a role may have one of several labels: in the order in which their
+    roles are looked for."""
     own = ROLES.get(metric)
     if own is not None and own.label is not None and own.pattern is not None:
-        return own.label, own.pattern
+        return ((own.label, own.pattern),)
     counter = next(iter(marked_metric(metric)), metric)
-    role = ROLES.get(counter)
-    if counter not in _BOUND_ONLY or role is None or role.label is None:
-        return None
-    return role.label, "|".join(value or _EVERY_VALUE for value in role.values)
+    if counter not in _BOUND_ONLY or counter not in ROLES:
+        return ()
+    return tuple(
+        (role.label, "|".join(value or _EVERY_VALUE for value in role.values))
+        for role in BY_LABEL.get(counter, (ROLES[counter],))
+        if role.label is not None
+    )

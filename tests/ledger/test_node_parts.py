@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,88 @@ def test_a_partition_of_a_card_is_a_gpu_of_its_own_however_it_is_named(
     parts = ({"gpu_id": "8", "gpu_partition_id": "0"}, {"gpu_id": "14", "gpu_partition_id": "6"})
     value = stated(tmp_path, *(level("amd_gpu_used_vram", 70_000, **card, **one) for one in parts))
     assert hours_of(value) == 2 * HOURS
+    assert "partitions CPX of AMD cards as 1" in said_of(value, "gpu-parts")
+
+
+def said_of(value: dict[str, Any], kind: str) -> str:
+    (told,) = [one["text"] for one in value["exceptions"] if one["kind"] == kind]
+    return str(told)
+
+
+@pytest.mark.parametrize(
+    ("mode", "model", "part"),
+    [
+        ("cpx", "AMD Instinct MI300X", "1/8"),
+        ("cpx", "AMD Instinct MI300A", "1/6"),
+        ("dpx", "", "1/2"),
+    ],
+)
+def test_a_partition_of_a_known_card_is_a_part_of_it(
+    tmp_path: Path, mode: str, model: str, part: str
+) -> None:
+    """AMD: a MI300X has eight dies that compute, a MI300A six; DPX halves any card."""
+    card = {"job": "amd", "instance": "n1:5000", "hostname": "n1", "namespace": "llm", "pod": "llama-0",
+            "gpu_compute_partition_type": mode, "card_model": model, "gpu_uuid": "17FF74B5"}  # fmt: skip
+    parts = ({"gpu_id": "0", "gpu_partition_id": "0"}, {"gpu_id": "1", "gpu_partition_id": "1"})
+    value = stated(tmp_path, *(level("amd_gpu_used_vram", 70_000, **card, **one) for one in parts))
+    assert Fraction(hours_of(value) or 0) == 2 * HOURS * Fraction(part)
+    assert f"partitions {mode.upper()}" in said_of(value, "gpu-parts")
+    assert f"as {part}" in said_of(value, "gpu-parts")
+
+
+def labelled(partition: str, product: str = "") -> Shown:
+    told = {"label_amd_com_compute_memory_partition": partition} | (
+        {"label_amd_com_gpu_product_name": product} if product else {}
+    )
+    return level("kube_node_labels", 1, **KSM, node="n1", **told)
+
+
+def test_partitions_asked_for_as_gpus_are_parts_where_the_node_says_so(tmp_path: Path) -> None:
+    """Sixteen of sixty-four partitions of a node of eight cards: two cards of eight."""
+    value = stated(
+        tmp_path, labelled("cpx_nps4", "AMD_Instinct_MI300X_OAM"), part(16, "amd_com_gpu"),
+        capacity(64, "amd_com_gpu"),
+    )  # fmt: skip
+    assert hours_of(value) == 2 * HOURS
+    assert Decimal(value["nodes"]["capacity_gpu_hours"]) == 8 * HOURS
+    assert Decimal(value["nodes"]["idle_gpu_hours"]) == 6 * HOURS
+    assert "amd_com_gpu as 1/8" in said_of(value, "gpu-parts")
+
+
+def test_partitions_asked_for_by_name_are_parts(tmp_path: Path) -> None:
+    """A node of two kinds: three cards in CPX, of which nobody tells the dies, and two in QPX."""
+    value = stated(
+        tmp_path, part(1, "amd_com_spx_nps1"), part(3, "amd_com_qpx_nps4", pod="llama-0"),
+        part(8, "amd_com_cpx_nps1", pod="other-0"),
+    )  # fmt: skip
+    assert hours_of(value) == Decimal("1.75") * HOURS
+    assert "48.0 hours of amd_com_cpx_nps1" in said_of(value, "gpu-parts-unknown")
+    assert "amd.com/gpu.product-name" in said_of(value, "gpu-parts-unknown")
+
+
+def test_what_the_exporter_tells_of_a_host_holds_for_its_node(tmp_path: Path) -> None:
+    """No node label, but AMD's exporter on the node says that its cards are in two partitions."""
+    card = {"job": "amd", "instance": "n1:5000", "hostname": "n1", "gpu_compute_partition_type": "dpx",
+            "gpu_uuid": "17FF74B5", "gpu_id": "0", "gpu_partition_id": "0"}  # fmt: skip
+    value = stated(
+        tmp_path, level("amd_gpu_used_vram", 70_000, **card), part(4, "amd_com_gpu"),
+        capacity(16, "amd_com_gpu"),
+    )  # fmt: skip
+    assert hours_of(value) == 2 * HOURS
+    assert Decimal(value["nodes"]["capacity_gpu_hours"]) == 8 * HOURS
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_card_of_which_nobody_tells_whether_it_is_parted_counts_whole_and_says_so(
+    tmp_path: Path, told: bool
+) -> None:
+    labels = [labelled("spx_nps1", "AMD_Instinct_MI300X_OAM")] if told else []
+    value = stated(tmp_path, *labels, part(4, "amd_com_gpu"))
+    assert hours_of(value) == 4 * HOURS
+    said = [one["text"] for one in value["exceptions"] if one["kind"] == "gpu-parts"]
+    assert [("nobody tells whether cards are partitioned" in one) for one in said] == [True] * (
+        not told
+    )
 
 
 def test_a_shard_of_the_exporter_tells_of_its_own_pods_only(tmp_path: Path) -> None:

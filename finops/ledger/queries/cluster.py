@@ -13,8 +13,15 @@ from functools import cached_property
 
 from finops.core.nodes import NodeName
 from finops.core.period import HOUR_MS, Period, milliseconds
-from finops.core.slices import Shape, part_of_gpu, shape_of
-from finops.ledger.models import GpuHour, Series
+from finops.core.slices import (
+    AMD_GPU,
+    PARTITION_LABEL,
+    Shape,
+    part_of_gpu,
+    shape_of,
+    shape_of_device,
+)
+from finops.ledger.models import DeviceHour, GpuHour, Series
 
 from .as_of import known_by
 
@@ -77,8 +84,12 @@ class Cluster:
     rows: list[Told] = field(default_factory=list)
     unknown: dict[str, Fraction] = field(default_factory=dict)
     """Resource → units × milliseconds of which nobody tells what part of a GPU they are."""
-    slices: dict[str, Fraction] = field(default_factory=dict)
-    """Resource → the part of a GPU it was counted as, where that is not a whole one."""
+    slices: dict[str, set[Fraction]] = field(default_factory=dict)
+    """Resource → the parts of a GPU it was counted as, by node, where one is not a whole GPU."""
+    hosts: dict[tuple[str, int], Shape] = field(default_factory=dict)
+    """What AMD's exporter tells of the cards of a host, by host and hour, where no node label does."""
+    untold: set[str] = field(default_factory=set)
+    """Resources that were counted as whole cards of which nobody tells whether they are partitioned."""
 
     @cached_property
     def shapes(self) -> dict[tuple[NodeName, int], Shape]:
@@ -127,15 +138,26 @@ class Cluster:
     def _gpus(self, one: Told) -> Fraction | None:
         """GPU-milliseconds of a row; None, and noted, where nobody tells what part a unit is."""
         resource = one.labels.get("resource", "")
-        part = part_of_gpu(resource, self.shapes.get((one.node, one.hour_ms), Shape()))
+        shape = self._shape(one)
+        if resource == AMD_GPU and not shape.partition:
+            self.untold.add(resource)
+        part = part_of_gpu(resource, shape)
         if part is None:
             if one.role == "gpu_request":
                 known = self.unknown.get(resource, Fraction(0))
                 self.unknown[resource] = known + one.gpu_ms
             return None
         if part != 1:
-            self.slices[resource] = part
+            self.slices.setdefault(resource, set()).add(part)
         return part * one.gpu_ms
+
+    def _shape(self, one: Told) -> Shape:
+        """What is known of the GPUs of a row's node: by its labels, else by AMD's exporter."""
+        told = self.shapes.get((one.node, one.hour_ms), Shape())
+        if told.partition:
+            return told
+        seen = self.hosts.get((one.node[2], one.hour_ms))
+        return seen if seen and one.labels.get("resource") == AMD_GPU else told
 
 
 def cluster_of(period: Period, as_of: datetime | None = None) -> Cluster:
@@ -151,7 +173,26 @@ def cluster_of(period: Period, as_of: datetime | None = None) -> Cluster:
         for target, one in rows
         if one.observed_ms == HOUR_MS
     }
-    return Cluster([_made_one(rows, whole) for rows in every.values()])
+    found = Cluster([_made_one(rows, whole) for rows in every.values()])
+    if any(one.labels.get("resource") == AMD_GPU for one in found.rows):
+        found.hosts = _hosts(period, as_of)
+    return found
+
+
+def _hosts(period: Period, as_of: datetime | None) -> dict[tuple[str, int], Shape]:
+    """The mode and model of the cards of each host and hour, by AMD's exporter; none of a host whose
+    cards differ."""
+    hours = DeviceHour.objects.filter(
+        known_by(as_of),
+        hour__gte=period.start,
+        hour__lt=period.end,
+        labels__has_key=PARTITION_LABEL,
+    )
+    found: dict[tuple[str, int], set[Shape]] = {}
+    for hour, labels in hours.values_list("hour", "labels"):
+        host = labels.get("hostname", "")
+        found.setdefault((host, milliseconds(hour)), set()).add(shape_of_device(labels))
+    return {at: shapes.pop() for at, shapes in found.items() if at[0] and len(shapes) == 1}
 
 
 def _made_one(rows: list[tuple[int, Told]], whole: set[tuple[int, int]]) -> Told:

@@ -17,6 +17,11 @@ from .reading import Reading
 
 MOST_NAMED = 5
 DIFFERENT = Fraction(5, 100)
+_LABEL_OF_NVIDIA = "Let kube-state-metrics export the node label nvidia.com/gpu.replicas."
+_LABELS_OF_AMD = (
+    "Let kube-state-metrics export the node labels amd.com/compute-memory-partition and "
+    "amd.com/gpu.product-name."
+)
 
 
 def node_facts(reading: Reading) -> NodeFacts | None:
@@ -95,20 +100,31 @@ def _unassigned(reading: Reading) -> Iterator[Notice]:
 def _parts(reading: Reading) -> Iterator[Notice]:
     """What was counted as a part of a GPU, and what nobody can tell the part of."""
     cluster = reading.nodes.cluster
-    if cluster.slices:
-        told = ", ".join(f"{name} as {part}" for name, part in sorted(cluster.slices.items()))
+    parts = {name: {part} for name, part in reading.nodes.partitions.items()} | cluster.slices
+    if parts:
+        told = ", ".join(
+            f"{name} as {' and '.join(map(str, sorted(found)))}"
+            for name, found in sorted(parts.items())
+        )
         yield Notice(
             "gpu-parts",
             "resources",
             f"Parts of a GPU are counted as such, MIG slices by their memory: {told}.",
         )
+    for resource in sorted(cluster.untold):
+        yield Notice(
+            "gpu-parts",
+            resource,
+            f"Each {resource} is counted as a whole card; nobody tells whether cards are partitioned, and "
+            f"then it would be a part of one. {_LABELS_OF_AMD}",
+        )
     for resource, unit_ms in sorted(cluster.unknown.items()):
+        cure = _LABELS_OF_AMD if resource.startswith("amd_com") else _LABEL_OF_NVIDIA
         yield Notice(
             "gpu-parts-unknown",
             resource,
             f"Pods held {_shown(_hours(unit_ms))} hours of {resource}; nobody tells what part of a "
-            "GPU one is, so they are not counted. Let kube-state-metrics export the node label "
-            "nvidia.com/gpu.replicas.",
+            f"GPU one is, so they are not counted. {cure}",
         )
 
 

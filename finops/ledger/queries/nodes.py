@@ -10,7 +10,12 @@ from finops.core.allocation import WORKLOAD, Assigner, Place
 from finops.core.held import resource_keys
 from finops.core.nodes import Node, NodeHour, NodeName, Nodes
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds
-from finops.core.slices import is_partition, part_of_profile
+from finops.core.slices import (
+    is_partition,
+    part_of_partition,
+    part_of_profile,
+    shape_of_device,
+)
 from finops.ledger.models import DeviceHour
 
 from .as_of import known_by
@@ -39,7 +44,9 @@ class NodeLedger:
         self.cluster = cluster_of(period, as_of)
         self.requests = self.cluster.held()
         self._fill()
-        self.devices = list(_devices(period, as_of))
+        self.partitions: dict[str, Fraction] = {}
+        """Modes of AMD's cards and the part of one that each partition of a device was counted as."""
+        self.devices = list(_devices(period, as_of, self.partitions))
         self.nodes = Nodes(self._nodes.values())
 
     def gpu_hours(self, period: Period) -> dict[str, tuple[Fraction, str]]:
@@ -127,7 +134,9 @@ def _engines(tokens: TokenLedger) -> dict[Pod, list[dict[str, str]]]:
     return found
 
 
-def _devices(period: Period, as_of: datetime | None) -> Iterator[Held]:
+def _devices(
+    period: Period, as_of: datetime | None, partitions: dict[str, Fraction]
+) -> Iterator[Held]:
     """What pods held of devices while they were seen: of a MIG instance its part of the card, of a
     device that several pods shared an equal part each. Where it passed from one pod to another
     within the hour, nobody can say how long each had it."""
@@ -138,6 +147,9 @@ def _devices(period: Period, as_of: datetime | None) -> Iterator[Held]:
     for one in newest.select_related("target__source"):
         tenants: list[Pod] = [(space, pod) for space, pod in one.tenants if pod]
         part = _part_of(one)
+        if part is not None and tenants and is_partition(one.labels):
+            mode = shape_of_device(one.labels)
+            partitions[f"partitions {mode.partition.upper()} of {mode.card or 'AMD cards'}"] = part
         if part is None or (len(tenants) != 1 and not one.shared):
             continue
         for pod in tenants:
@@ -148,7 +160,10 @@ def _devices(period: Period, as_of: datetime | None) -> Iterator[Held]:
 
 def _part_of(one: DeviceHour) -> Fraction | None:
     """The part of a whole GPU that a device is; None for a MIG instance of unknown profile. A compute
-    partition of a card is a GPU of its own, however it is named."""
-    if "/" not in one.device or is_partition(one.labels):
+    partition of a card of unknown dies counts as a GPU of its own, which the exceptions say."""
+    if is_partition(one.labels):
+        shape = shape_of_device(one.labels)
+        return part_of_partition(shape.partition, shape.card) or Fraction(1)
+    if "/" not in one.device:
         return Fraction(1)
     return part_of_profile(str(one.labels.get("GPU_I_PROFILE", "")))
