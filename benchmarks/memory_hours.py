@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import tokens_backfill as shared
+from rationing import cpu_seconds
 from tokens_backfill import START, STEP_S, free_port, instants_ms, serving
 
 BLOCKS, BOARD_MIB, RESERVED_MIB = 10_001, 81_559, 479
@@ -150,14 +151,16 @@ def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
 
     for name in ("derive_caches", "derive_devices", "_derive_gauges_at_hand"):
         setattr(derive, name, timed(getattr(derive, name)))
-    before, cpu = time.perf_counter(), time.process_time()
+    server = shared.database_server()
+    database_cpu, before, cpu = cpu_seconds(server), time.perf_counter(), time.process_time()
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
-    seconds, cpu_seconds = time.perf_counter() - before, time.process_time() - cpu
+    seconds, own_cpu = time.perf_counter() - before, time.process_time() - cpu
+    database_cpu = cpu_seconds(server) - database_cpu
     peak_mib = (
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     )  # before hours are compared
     return {
-        "peak_mib": peak_mib, "seconds": seconds, "cpu_seconds": cpu_seconds, "readings": found.readings,
+        "peak_mib": peak_mib, "seconds": seconds, "cpu_seconds": own_cpu, "database_cpu_seconds": database_cpu, "readings": found.readings,
         "hours_seconds": spent["wall"], "hours_cpu_seconds": spent["cpu"],
         "wrong": wrong_hours(until), "warnings": found.warnings,
     }  # fmt: skip
@@ -223,9 +226,9 @@ def run(
     until = START + timedelta(hours=hours)
     try:
         with prometheus(folder, engines, steps, storage) as (url, process):
-            before, served = shared.cpu_seconds_of(process), shared.served_seconds_of(url)
+            before, served = cpu_seconds(process), shared.served_seconds_of(url)
             own = shared.measured("drain", url, START, until, data, __file__)
-            store_cpu = shared.cpu_seconds_of(process) - before
+            store_cpu = cpu_seconds(process) - before
             served = shared.served_seconds_of(url) - served
             load = os.getloadavg()[0]
             filled = shared.measured("collect", url, START, until, data, __file__)

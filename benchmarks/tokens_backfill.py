@@ -32,6 +32,8 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
+from rationing import cpu_seconds
+
 ROOT = Path(__file__).resolve().parent.parent
 START = datetime(2026, 11, 16, tzinfo=UTC)
 STEP_S = 15
@@ -208,12 +210,6 @@ def serving(command: list[str], url: str, ready: str, folder: Path) -> Iterator[
         process.wait(60)
 
 
-def cpu_seconds_of(process: int) -> float:
-    """The processor time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 SERVED = ("prometheus_http_request_duration_seconds_sum", "vm_request_duration_seconds_sum")
 
 
@@ -252,15 +248,28 @@ def measure(what: str, url: str, since: datetime, until: datetime) -> dict[str, 
 def collect(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     """`collect` into the ledger; the seconds are without starting Django and the database."""
     source, collect_source, period = _ledger(url, since, until)
-    before, cpu = time.perf_counter(), time.process_time()
+    server = database_server()
+    database_cpu, before, cpu = cpu_seconds(server), time.perf_counter(), time.process_time()
     found = collect_source(source, by="benchmark", at=until + timedelta(minutes=5), period=period)
-    seconds, cpu_seconds = time.perf_counter() - before, time.process_time() - cpu
+    seconds, own_cpu = time.perf_counter() - before, time.process_time() - cpu
+    database_cpu = cpu_seconds(server) - database_cpu
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     from finops.ledger.queries.tokens import TokenLedger
 
     tokens = TokenLedger(period).totals()  # reads every row of the period: not part of collecting
-    return {"seconds": seconds, "peak_mib": peak_mib, "cpu_seconds": cpu_seconds, "readings": found.readings, "warnings": found.warnings,
+    return {"seconds": seconds, "peak_mib": peak_mib, "cpu_seconds": own_cpu,
+            "database_cpu_seconds": database_cpu, "readings": found.readings, "warnings": found.warnings,
             "prompt": tokens.prompt, "generation": tokens.generation}  # fmt: skip
+
+
+def database_server() -> int:
+    """The process of the ledger's database server."""
+    from finops.embedded.places import find
+    from finops.embedded.postgres import Postgres
+
+    process = Postgres(find(Path(os.environ["HEADROOM_DATA"]))).pid()
+    assert process is not None
+    return process
 
 
 def _ledger(url: str, since: datetime, until: datetime) -> Any:
@@ -414,10 +423,10 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 ("hour_store", "drain", until, later),
                 ("hour", "collect", until, later),
             ):
-                before, load = cpu_seconds_of(process), os.getloadavg()[0]
+                before, load = cpu_seconds(process), os.getloadavg()[0]
                 served = served_seconds_of(url)
                 found[name] = measured(what, url, since, end, data)
-                found[name]["store_cpu_seconds"] = cpu_seconds_of(process) - before
+                found[name]["store_cpu_seconds"] = cpu_seconds(process) - before
                 found[name]["store_served_seconds"] = served_seconds_of(url) - served
                 found[name]["load_before"] = load
             if chosen.naive:

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from rationing import descendants, rationed
+from rationing import cpu_seconds, descendants, rationed
 from tokens_backfill import COUNTERS, ROOT, START, STEP_S, prometheus, truth
 
 TASK = "finops.ledger.tasks.collect_source"
@@ -52,18 +52,6 @@ SELECT sum(tokens)::bigint FROM (
     JOIN ledger_series series ON series.id = hour.series_id WHERE series.metric = %s
     ORDER BY series_id, hour, revision DESC) newest
 """
-
-
-def cpu_seconds(pid: int) -> float:
-    """The processor time of a process, of its living descendants and of its children that ended."""
-    own = 0.0
-    for one in [pid, *descendants(pid)]:
-        try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        own += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return own
 
 
 def pin(pid: int, cores: Sequence[int]) -> None:
