@@ -58,6 +58,7 @@ LONG = timedelta(hours=12)  # from here on whole days, or parts of them, are ask
 PARTS_OF_A_DAY = (24, 12, 8, 6, 4, 3, 2)
 SPLIT_FROM = 2_000  # series from which on several workers share the work
 MAX_SERIES_HOURS = 30_000  # what fits in memory twice: one window is posted, the next one read
+WINDOWS_BETWEEN_SEARCHES = 12  # for cycles among the run's other objects, which are few
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
 
@@ -107,6 +108,20 @@ class Window:
     refused: int = 0
 
 
+@contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """A window makes hundreds of thousands of small objects, none of them in a cycle: the search
+    for cycles, begun anew after each few of them, would take a third of the processor's time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_search_for_cycles()
 def collect_source(
     source: Source,
     *,
@@ -135,6 +150,8 @@ def collect_source(
                     progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
                     result.incomplete_hours |= set(window.hours())  # until it has come
                     _add(result, post(window))
+                    if number % WINDOWS_BETWEEN_SEARCHES == 0:
+                        gc.collect()
     except FetchFailed as error:
         result.warnings.append(str(error))
     return result
@@ -236,19 +253,6 @@ def shards_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Sha
     newest = Period(planned[-1].end - HOUR, planned[-1].end)
     series, _ = live_series(door, checked_matchers(source.matchers), newest)
     return shards(count) if len(series) >= SPLIT_FROM else [WHOLE]
-
-
-@contextmanager
-def _no_search_for_cycles() -> Iterator[None]:
-    """A window makes hundreds of thousands of small objects, none of them in a cycle: the search
-    for cycles, begun anew after each few of them, would take a third of the processor's time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @_no_search_for_cycles()
@@ -364,9 +368,11 @@ def _post(
             received_by=by,
         )
         # Rows may name the document before it stands there (deferred foreign keys); its own row,
-        # which can never be changed, is written last, when all its counts are known.
-        posted = post_readings(document, source, gathered.series, at=at, at_hand=at_hand)
-        _write_document(document, posted, gathered.notes)
+        # which can never be changed, is written when all its counts are known.
+        posted = post_readings(
+            document, source, gathered.series, at=at, at_hand=at_hand,
+            taken=lambda posted: _write_document(document, posted, gathered.notes),
+        )  # fmt: skip
         note_fetch(source, window, shard, document, gathered, at)
     return Window(window, True, True, gathered, len(posted.refused))
 

@@ -22,13 +22,15 @@ from finops.ledger.operations.bulk import Line, feed, fill_through_table
 from finops.ledger.which import ledger_name
 
 _POINT = sql.Identifier("headroom_copying")
-_AT_ONCE = """
+_SET = """
 DO $$ BEGIN EXECUTE (
-    SELECT 'SET CONSTRAINTS ' || string_agg(quote_ident(conname), ', ') || ' IMMEDIATE'
+    SELECT 'SET CONSTRAINTS ' || string_agg(quote_ident(conname), ', ') || ' {when}'
     FROM pg_constraint
-    WHERE contype = 'f' AND confrelid IN ('ledger_series'::regclass, 'ledger_target'::regclass)
+    WHERE contype = 'f' AND confrelid IN ({tables})
 ); END $$
 """
+_SERIES = "'ledger_series'::regclass, 'ledger_target'::regclass"
+_DOCUMENTS = "'ledger_document'::regclass"
 _open: ContextVar[Copying | None] = ContextVar("copying", default=None)
 
 
@@ -74,6 +76,17 @@ def beside(work: Callable[[Any], None]) -> None:
         work(cursor)
 
 
+def look_for_documents() -> None:
+    """Has the database see now, beside the work, that each row so far names a document that stands
+    there: left to the end of the transaction, everyone would wait for it."""
+
+    def work(cursor: Any) -> None:
+        for when in ("IMMEDIATE", "DEFERRED"):
+            cursor.execute(_SET.format(when=when, tables=_DOCUMENTS))
+
+    beside(work)
+
+
 class Copying:
     """Lets the copies of its caller be done beside the work. A context manager inside a
     transaction; leaving it waits for what is under way. `of_series`: the rows name series and
@@ -107,7 +120,7 @@ class Copying:
         work; left to the end, everyone would wait for it. What a row names is always there first,
         but for the document, which is written last."""
         with self._connection.cursor() as cursor:
-            cursor.execute(_AT_ONCE)
+            cursor.execute(_SET.format(when="IMMEDIATE", tables=_SERIES))
 
     def begin(self, work: Callable[[psycopg.Cursor[Any]], None]) -> None:
         """Does some work with a cursor of the driver's own, once the work before is done."""

@@ -25,7 +25,7 @@ from finops.sources.samples import are_rising, in_order
 from .at_hand import AtHand
 from .blocks import Blocks
 from .charges import storable
-from .copying import Copying
+from .copying import Copying, look_for_documents
 from .derive import Affected, derive_affected, differences
 from .naming import (
     Fault,
@@ -70,16 +70,23 @@ def post_readings(
     *,
     at: datetime,
     at_hand: AtHand | None = None,
+    taken: Callable[[PostedReadings], None] | None = None,
 ) -> PostedReadings:
     """Keeps a document's samples and derives the hours they touch.
 
-    To be called inside the ledger's transaction. A token reading that is no whole number, is
+    To be called inside the ledger's transaction. `taken`, where given, is called between the two, when
+    all there is to say of the samples is known; it writes the document's row. A token reading that is no whole number, is
     negative, NaN, infinite or beyond 2^53 is refused and named; the others count (method §1). So
     are a gauge or mark that is none, an instant off the calendar, the lower of two values at one
     instant, and a series whose labels cannot be kept.
     """
     with Copying():
-        return _Posting(document, source, at, at_hand).post(series)
+        posting = _Posting(document, source, at, at_hand)
+        posting.take(series)
+        if taken is not None:
+            taken(posting.posted)
+            look_for_documents()
+        return posting.derive()
 
 
 class _Posting:
@@ -96,7 +103,7 @@ class _Posting:
         self.affected = Affected()
         self.clock = _Clock()
 
-    def post(self, series: Iterable[SeriesReadings]) -> PostedReadings:
+    def take(self, series: Iterable[SeriesReadings]) -> None:
         index = 0
         for batch in _batches(series):
             self.clock.look([one.times_ms for one in batch])
@@ -113,6 +120,8 @@ class _Posting:
                     self._leave(index, one, name)
         self.blocks.flush()
         self.posted.series = len(self.seen)
+
+    def derive(self) -> PostedReadings:
         derive_affected(
             self.source, self.affected, at=self.at, plain=self.plain, at_hand=self.at_hand
         )
