@@ -2,12 +2,14 @@
 
 One thread asks and puts each answer in, another takes them out in the same order. What waits is
 bounded by its bytes; who asks waits while there is more. A failure is raised where it would have been met.
+`in_order` asks for several at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition
 from typing import Any
 
@@ -73,3 +75,22 @@ class Ahead:
             yield answer
         if self._failure is not None:
             raise self._failure
+
+
+def in_order(asking: Sequence[Callable[[], Any]], at_once: int) -> Iterator[Any]:
+    """What each of these gives, in their order; so many are under way while one is taken.
+
+    Whatever one of them raises is raised in its place, and those not begun by then never are.
+    """
+    asker = ThreadPoolExecutor(at_once)
+    under_way: deque[Future[Any]] = deque()
+    try:
+        for number, ask in enumerate(asking):
+            answer = under_way.popleft().result() if number >= at_once else None
+            under_way.append(asker.submit(ask))
+            if number >= at_once:
+                yield answer
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        asker.shutdown(cancel_futures=True)

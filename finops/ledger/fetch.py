@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import BoundedSemaphore
 from typing import Any, BinaryIO, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +40,9 @@ from .guard import refuse_store_address
 from .opened import Opened
 from .ways_in import signer, token_of
 
+REQUESTS_AT_ONCE: Final = 2
+"""How many requests a store is asked side by side: with one alone it waits for whoever takes its
+answer. By its own default a Prometheus serves ten remote reads and twenty queries."""
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK_BYTES: Final = 1 << 20
 """How much of an answer is taken at once: after each piece a thread waits for its turn to go on."""
@@ -220,7 +223,8 @@ def save(url: str, target: BinaryIO, limits: Limits) -> None:
 
 @dataclass
 class Door:
-    """A way to one store. Use it as a context manager. Threads that share a door take turns.
+    """A way to one store. Use it as a context manager. Threads may share a door: REQUESTS_AT_ONCE of
+    them ask at a time, others wait for their turn.
 
     `without_remote_read` is whether remote read is not, or no longer, what the store is asked by: it
     failed before on this way, and is not tried anew with each window.
@@ -233,7 +237,7 @@ class Door:
         self.base = checked_url(self.access.url)
         self.told: dict[str, str] = {}
         self._secret = self._read_secret()
-        self._turn = Lock()
+        self._turn = BoundedSemaphore(REQUESTS_AT_ONCE)
         self._opened = Opened()
         self._has_answered = False
         self._silence = ""

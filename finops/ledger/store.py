@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ from finops.sources.remote_read import Answers, request
 from finops.sources.shards import WHOLE, Shard
 
 from .access import FetchFailed
-from .ahead import Ahead, Closed
-from .fetch import Door
+from .ahead import Ahead, Closed, in_order
+from .fetch import REQUESTS_AT_ONCE, Door
 from .listing import Listing
 from .quiet import Quiet
 from .selecting import (
@@ -45,7 +45,6 @@ from .selecting import (
 MAX_SERIES_HOURS_A_QUERY: Final = 2_000
 AHEAD_BYTES: Final = 16 << 20
 """How much of a window's answers, packed as they came, waits for the window before to be read."""
-
 _SERIES: Final = "/api/v1/series"
 
 logger = logging.getLogger(__name__)
@@ -153,8 +152,11 @@ def ask(
         answers.put((listing, is_remote))
         if is_remote:
             first_ms, last_ms = milliseconds(period.start), milliseconds(period.end) - 1
-            for one in [request(plain(one), first_ms, last_ms) for one in listing.selectors]:
-                packed = _remote_read(door, one)
+            asking = [
+                partial(_remote_read, door, request(plain(one), first_ms, last_ms))
+                for one in listing.selectors
+            ]
+            for packed in in_order(asking, REQUESTS_AT_ONCE):
                 answers.put(packed, len(packed))
         answers.end()
     except Closed:
@@ -225,7 +227,7 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
         [("query", f"{text_of(one)}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
         for one in selectors
     ]
-    for answer in _ahead([partial(door.post, "/api/v1/query", form) for form in forms]):
+    for answer in in_order([partial(door.post, "/api/v1/query", form) for form in forms], 1):
         _take(answer, door.base, result)
     # The older reading of a range brings one sample from just before the window, and no other.
     if result.series and not any(_reaches_into(one, start_ms - 1, end_ms) for one in result.series):
@@ -265,18 +267,6 @@ def _gather_remotely(
     series = [one for one in answers.series if _inside(one, start_ms, end_ms)]
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]
     return Gathered(series, notes=notes)
-
-
-def _ahead(asking: Sequence[Callable[[], Any]]) -> Iterator[Any]:
-    """The answers in order, the next one asked for while one is read: a store takes its time."""
-    with ThreadPoolExecutor(1) as reader:
-        asked = [reader.submit(ask) for ask in asking[:1]]
-        for ask in asking[1:]:
-            answer = asked.pop().result()
-            asked.append(reader.submit(ask))
-            yield answer
-        for last in asked:
-            yield last.result()
 
 
 def earliest(door: Door, matchers: Sequence[str], period: Period) -> Period | None:

@@ -8,6 +8,7 @@ import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from finops.core.period import HOUR, Period
 from finops.ledger import store
 from finops.ledger.access import FetchFailed
-from finops.ledger.ahead import Ahead, Closed
+from finops.ledger.ahead import Ahead, Closed, in_order
 from finops.ledger.fetch import Door
 from finops.ledger.listing import Listing
 from finops.ledger.operations import collect
@@ -108,6 +109,47 @@ def test_who_waits_for_an_answer_is_let_go_of() -> None:
     with beside(take):
         ahead.close()
     assert met == ["closed"]
+
+
+# -- several at once ---------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 12), st.integers(1, 4), st.data())
+@settings(deadline=None, max_examples=60)
+def test_several_are_under_way_and_given_in_their_order(
+    count: int, at_once: int, data: st.DataObject
+) -> None:
+    """Each waits until as many as may be asked with it have begun: so they are side by side."""
+    fails = data.draw(st.none() | st.integers(0, max(0, count - 1)))
+    changed, begun, under_way, worst = threading.Condition(), [], [0], [0]
+
+    def ask(number: int) -> int:
+        with changed:
+            begun.append(number)
+            under_way[0] += 1
+            worst[0] = max(worst[0], under_way[0])
+            changed.notify_all()
+            if number < at_once:  # those after the first are begun as others are taken
+                enough = min(at_once, count)
+                assert changed.wait_for(lambda: len(begun) >= enough, PATIENCE_S)
+            under_way[0] -= 1
+        if number == fails:
+            raise FetchFailed(f"{number} failed")
+        return number
+
+    found: list[int] = []
+    coming = in_order([partial(ask, number) for number in range(count)], at_once)
+    if fails is None or not count:
+        found += coming
+        assert found == list(range(count))
+    else:
+        with pytest.raises(FetchFailed, match=f"{fails} failed"):
+            for one in coming:
+                found.append(one)
+        assert found == list(range(len(found))) and len(found) <= fails
+        assert max(begun) < fails + at_once + 1
+    assert worst[0] <= at_once
+    assert worst[0] == min(at_once, count)
 
 
 # -- windows -----------------------------------------------------------------------------------------

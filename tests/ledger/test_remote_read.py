@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,35 @@ def test_the_document_is_the_same_byte_for_byte(
             assert plain.readings > 1000
             assert encode(read.series) == encode(plain.series)
             assert "/api/v1/read" in paths and "/api/v1/query" not in paths
+
+
+def test_two_reads_are_asked_side_by_side_and_no_third(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first read is let go on only when a second one has come to the store, too."""
+    changed, under_way, worst = threading.Condition(), [0], [0]
+
+    class SideBySide(Counting):
+        def _once(self, method: str, path: str, *more: Any) -> Any:
+            with changed:
+                under_way[0] += 1
+                worst[0] = max(worst[0], under_way[0])
+                changed.notify_all()
+                if path == "/api/v1/read":
+                    assert changed.wait_for(lambda: worst[0] > 1, 20)
+            try:
+                return super()._once(method, path, *more)
+            finally:
+                with changed:
+                    under_way[0] -= 1
+
+    monkeypatch.setattr("finops.ledger.store.MAX_SERIES_HOURS_A_QUERY", 3)
+    with prometheus(tmp_path, from_samples(tmp_path)) as url:
+        plain, _, _ = both(url)
+        with SideBySide(Access(url, remote_read=True)) as door:
+            read = gather(door, (), FIRST)
+    assert encode(read.series) == encode(plain.series)
+    assert door.paths.count("/api/v1/read") > 3 and worst == [2]  # type: ignore[attr-defined]
 
 
 def test_a_prometheus_is_read_remotely_and_every_token_counted(tmp_path: Path) -> None:
