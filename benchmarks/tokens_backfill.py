@@ -27,7 +27,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -239,7 +241,9 @@ def measured(
 def measure(what: str, url: str, since: datetime, until: datetime) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT))
     before = time.perf_counter()
-    result = {"collect": collect, "drain": drain, "naive": naive}[what](url, since, until)
+    measures = {"collect": collect, "drain": drain, "naive": naive,
+                "drain-in-turn": partial(drain, at_once=1)}  # fmt: skip
+    result = measures[what](url, since, until)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {"seconds": time.perf_counter() - before, "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_mib": usage.ru_maxrss / 1024} | result  # fmt: skip
@@ -296,8 +300,9 @@ def _ledger(url: str, since: datetime, until: datetime) -> Any:
     return source, collect_source, Period(since, until)
 
 
-def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
-    """The store's own time: the very requests that `collect` sends, their answers thrown away."""
+def drain(url: str, since: datetime, until: datetime, at_once: int | None = None) -> dict[str, Any]:
+    """The store's own time: the very requests that `collect` sends, as many at once unless said
+    otherwise, and their answers thrown away."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "finops.settings")
     import django
 
@@ -329,6 +334,8 @@ def drain(url: str, since: datetime, until: datetime) -> dict[str, Any]:
     access = Access(url, product=told["product"] or "", remote_read=told["remote_read"])
     before = time.perf_counter()
     with Draining(access) as door:
+        if at_once is not None:
+            door._turn = BoundedSemaphore(at_once)
         for window in cut(door, (), Period(since, until)):
             store.gather(door, (), window)
     return answered | {"seconds": time.perf_counter() - before}
@@ -418,7 +425,8 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     try:
         with store as (url, process):
             for name, what, since, end in (
-                ("store", "drain", START, until),
+                ("store", "drain-in-turn", START, until),
+                ("store_as_asked", "drain", START, until),
                 ("backfill", "collect", START, until),
                 ("hour_store", "drain", until, later),
                 ("hour", "collect", until, later),
@@ -444,6 +452,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
         "hours": hours,
         **found,
         "backfill_over_store": backfill["seconds"] / own["seconds"],
+        "backfill_over_store_as_asked": backfill["seconds"] / found["store_as_asked"]["seconds"],
         "backfill_over_served": backfill["seconds"] / own["store_served_seconds"],
         "backfill_cpu_over_store_cpu": backfill["cpu_seconds"] / own["store_cpu_seconds"],
         "readings_per_second": backfill["readings"] / backfill["seconds"],
