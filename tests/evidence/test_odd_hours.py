@@ -143,3 +143,41 @@ def test_what_nobody_read_over_an_edge_of_the_week_is_computed_again(tmp_path: P
         files, statement, tables=("late_births", "lost_before"), untold=EVIDENCE_ALONE,
         drawn=random.Random(7), rows=30,
     ) == []  # fmt: skip
+
+
+def under_other_labels(folder: Path) -> None:
+    """Engine `x` of Tuesday: after two hours its series gets another label, and its counter goes on."""
+    start = int(small_company.START.timestamp()) + 26 * 3600
+    counters, marks = [], []
+    for number in range(25):
+        zone, at = ("a" if number < 12 else "b"), start + 600 * number
+        labels = f'instance="x",job="vllm",zone="{zone}"'
+        counters.append(f'vllm:prompt_tokens_total{{{labels},model_name="mistral",engine="0"}} '
+                        f"{100 + 70 * number} {at}")  # fmt: skip
+        marks.append(f"process_start_time_seconds{{{labels}}} {start - 60} {at}")
+    lines = ["# TYPE vllm:prompt_tokens counter", *counters,
+             "# TYPE process_start_time_seconds gauge", *marks, "# EOF", ""]  # fmt: skip
+    (folder / "zones.om").write_text("\n".join(lines))
+    assert ingested(folder / "zones.om")[0]["status"] == "posted"
+
+
+def test_a_counter_under_other_labels_is_booked_again_from_where_it_stood(tmp_path: Path) -> None:
+    small_company.found(tmp_path)
+    whole_week(tmp_path)
+    under_other_labels(tmp_path)
+    files, statement = closed_week()
+    series = {row["series"]: row for row in csv.DictReader(
+        io.StringIO(files["ledgers/series.csv"].decode()))}  # fmt: skip
+    mine = [number for number, row in series.items() if '"x"' in row["labels"]]
+    befores = [row for row in csv.DictReader(
+        io.StringIO(files["ledgers/counters_before.csv"].decode())) if row["series"] in mine]  # fmt: skip
+    # Of the first series nothing stood before; the second begins where the first one had shown 870.
+    assert sorted("870" in row["counters"] for row in befores) == [False, True]
+    hours = csv.DictReader(io.StringIO(files["ledgers/token_hours.csv"].decode()))
+    booked = sum(int(row["tokens"]) for row in hours if row["series"] in mine)
+    assert booked == 100 + 70 * 24
+    assert columns_not_found(
+        files, statement, tables=("counters_before",),
+        untold={"counters_before": {"fall_ms", "last_ms", "proven_ms", "replicas"}},
+        drawn=random.Random(7), rows=30,
+    ) == []  # fmt: skip

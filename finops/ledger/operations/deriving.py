@@ -15,6 +15,7 @@ from finops.ledger.models import Series, Target, TokenHour
 from finops.sources.engines import mark_of
 
 from .columns import Columns, read_columns
+from .going_on import Before, taken_over
 from .loading import Loaded
 from .marks import MarkColumn, marks_at
 from .roles import COUNTER_ROLES
@@ -47,6 +48,8 @@ class Deriving:
         self._columns: dict[tuple[int, int], dict[str, Columns]] = {}
         self._ups_since: dict[int, Ups] = {}
         self._marks_of: dict[tuple[int, int], dict[str, MarkColumn]] = {}
+        self._taken_over: dict[tuple[int, int], Before] = {}
+        """By series and first hour: the counter that another series left."""
 
     def changed(self, from_ms: int) -> Iterator[TokenHour]:
         """The rows of every counter of the target from an hour on that differ from the current."""
@@ -74,6 +77,7 @@ class Deriving:
         is_begun = before_ms is not None and before_ms // DAY_MS == day
         if is_begun and (carry.day != day or not core.continues(hours, carry)):
             return None
+        carry = self._going_on(series, hours, carry)
         from_day = day * DAY_MS
         rows, learned = core.derive(hours, carry, self._context(from_day, {}))
         return None if learned else [self._row(series, row, from_day) for row in rows]
@@ -93,13 +97,26 @@ class Deriving:
         that came later is taken back to a counter's first reading (method §2.1)."""
         first_marks: dict[int, Mark] = {}
         while True:
-            carry = self._carry_before(series, from_day)
+            hours = list(self._hours(series, from_day))
+            carry = self._going_on(series, hours, self._carry_before(series, from_day))
             context = self._context(from_day, first_marks)
-            rows, learned = core.derive(self._hours(series, from_day), carry, context)
+            rows, learned = core.derive(hours, carry, context)
             if not learned.keys() - first_marks.keys():
                 return [self._row(series, row, from_day) for row in rows]
             first_marks |= learned
             from_day = min(from_day, *(first // DAY_MS * DAY_MS for first in learned))
+
+    def _going_on(self, series: Series, hours: Sequence[HourReadings], carry: Carry) -> Carry:
+        """The state before a series' hours: of one that is new, its counter as a series with other
+        labels left it, where there is one (method §2.4)."""
+        if carry.counters or not hours:
+            return carry
+        before = taken_over(series, self.series, hours[0], self.columns, self._marks)
+        if before is None:
+            return carry
+        self._taken_over[series.pk, hours[0].hour_ms] = before
+        first_ms = min(one.times_ms[0] for one in hours[0].replicas.values())
+        return Carry({1: before.counter(first_ms)}, 1, before.last_ms)
 
     def _carry_before(self, series: Series, day: int) -> Carry:
         row = (
@@ -192,7 +209,7 @@ class Deriving:
             usual_ms=row.usual_ms,
             first_ms=row.first_ms,
             last_ms=row.last_ms,
-            facts=self._facts(row, from_day),
+            facts=self._facts(row, from_day) | self._continues(series, row),
             carry=row.carry,
             posted_at=self.at,
         )
@@ -214,6 +231,14 @@ class Deriving:
                 self._restart(r, row.usual_ms, self._ups_around(r, from_day)) for r in row.restarts
             ]
         return facts
+
+    def _continues(self, series: Series, row: HourRow) -> dict[str, Any]:
+        """What a counter stood at that another series left: that series, its last reading, the highest
+        value booked, and the marks."""
+        before = self._taken_over.get((series.pk, row.hour_ms))
+        if before is None:
+            return {}
+        return {"continues": [before.series, before.last_ms, before.high, before.marks]}
 
     def _ups_around(self, restart: core.Restart, from_day: int) -> Ups:
         """The `up` readings from a day before a restart's dark, which may begin long before the

@@ -273,6 +273,8 @@ class Plain:
             if column is None or known.role not in COUNTER_ROLES:
                 continue
             before = states.get(known.pk, {})
+            if not before:
+                _refuse_others(known, column, series.values(), held.columns)
             standing = _standing(before, column.replica)
             group = _found(groups, column, before)
             if group is None:
@@ -284,6 +286,18 @@ class Plain:
             group.values.append(column.values)
             group.kinds.append(marks.of(known))
         return groups
+
+
+def _refuse_others(
+    known: Known, column: _Column, of_target: Iterable[Known], columns: Mapping[int, _Column]
+) -> None:
+    """_NotPlain for the first readings of a counter whose target had a series of its name before: it may
+    be the same counter under other labels (method §2.4)."""
+    for other in of_target:
+        if other.metric == known.metric and other.pk != known.pk:
+            beside = columns.get(other.pk)
+            if beside is None or beside.cuts[0].times_ms[0] < column.cuts[0].times_ms[0]:
+                raise _NotPlain
 
 
 def _standing(before: _Before, replica: str) -> Standing:

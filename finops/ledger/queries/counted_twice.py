@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
+from itertools import combinations
 from typing import TypeVar
 
 from finops.core.facts import Notice
 from finops.core.period import Period
+from finops.core.series import Row
 from finops.core.wording import counted_text
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
@@ -124,9 +126,16 @@ def _by(one: Known, names: Iterable[str]) -> str:
 
 
 def _at_once(known: Sequence[Known]) -> bool:
-    """Whether two series have rows of the same hour."""
-    hours = [row.hour_ms for one in known for row in one.rows]
-    return len(hours) > len(set(hours))
+    """Whether two series were read in the same time: one that begins where another of its target ends
+    goes on with its counter (method §2.4)."""
+    by_hour: dict[int, list[Row]] = {}
+    for row in (row for one in known for row in one.rows):
+        by_hour.setdefault(row.hour_ms, []).append(row)
+    return any(
+        one.first_ms <= other.last_ms and other.first_ms <= one.last_ms
+        for rows in by_hour.values()
+        for one, other in combinations(rows, 2)
+    )
 
 
 def _halves(found: Sequence[Known]) -> Iterator[Notice]:

@@ -14,6 +14,7 @@ from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.sources.engines import mark_of
 from finops.sources.samples import unpack
 
+from .export_readings import carry_of
 from .tokens import series_in
 
 MOST_NAMED = 5
@@ -53,7 +54,7 @@ def explain(series: Series, hour: datetime) -> dict[str, Any]:
     if not revisions:
         raise Unknown(f"{series} has no row for {rfc3339(hour)}")
     row = revisions[0]
-    before = _before(series, hour)
+    before = carry_of(row.facts, row.first_ms) or _before(series, hour)
     readings = _readings(series, hour)
     _marked(series, hour, readings)
     return {
@@ -193,6 +194,8 @@ def _arithmetic(readings: list[dict[str, Any]], before: Carry, row: TokenHour) -
         return f"{said} = {row.tokens}; an opening of {size} stands in the exceptions, books 0"
     if not restarts:
         booked = f"highest already booked {high}" if high is not None else "birth proven, from 0"
+        if "continues" in row.facts:
+            booked += f", as series {row.facts['continues'][0]} under other labels"
         ((top, base),) = pieces
         return f"{top} (highest reading) − {base} ({booked}) = {row.tokens}"
     said = " + ".join(f"({top} − {base})" for top, base in pieces)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from finops.core.counter import Carry, Mark
+from finops.core.counter import Carry, Counter, Mark
 from finops.core.period import Period, instant_of, rfc3339
 from finops.core.series import Row
 from finops.ledger.models import ReadingBlock, Series, TokenHour
@@ -46,7 +46,7 @@ def readings(known: Iterable[Known], period: Period, as_of: datetime) -> Iterato
 
 def _is_told(row: Row) -> bool:
     facts = row.facts
-    return bool(row.restarts or facts.keys() & {"openings", "births", "alternations"})
+    return bool(row.restarts or facts.keys() & {"openings", "births", "alternations", "continues"})
 
 
 def _lines(series: Series, row: Row, why: str, as_of: datetime) -> list[tuple[Any, ...]]:
@@ -61,6 +61,14 @@ def _lines(series: Series, row: Row, why: str, as_of: datetime) -> list[tuple[An
     return lines
 
 
+def carry_of(facts: Mapping[str, Any], first_ms: int) -> Carry | None:
+    """The state before the first hour of a series that goes on with another's counter (§2.4)."""
+    if "continues" not in facts:
+        return None
+    _, last_ms, high, marks = facts["continues"]
+    return Carry({1: Counter(dict(marks), high, first_ms, last_ms)}, 1, last_ms)
+
+
 def _kind_of(series: Series, row: Row, mark_us: int, as_of: datetime) -> str:
     """The kind of a counter's mark, from the state after the hour."""
     carry = _carry(series, as_of, hour=instant_of(row.hour_ms))
@@ -71,7 +79,7 @@ def _kind_of(series: Series, row: Row, mark_us: int, as_of: datetime) -> str:
 def _before(series: Series, row: Row, as_of: datetime) -> tuple[Any, ...]:
     """The counters of a series as they stood before an hour, and each replica's last reading."""
     hour = instant_of(row.hour_ms)
-    carry = _carry(series, as_of, hour__lt=hour)
+    carry = carry_of(row.facts, row.first_ms) or _carry(series, as_of, hour__lt=hour)
     counters = [
         {"number": number, "marks_us": one.marks, "high": one.high, "first_ms": one.first_ms}
         for number, one in sorted(carry.counters.items())

@@ -1,0 +1,121 @@
+"""A counter that goes on under other labels: the series that a new one of its target takes over from.
+
+Who changes the labels of a living engine in the scrape's configuration ends one series and begins
+another; the process and its counter stay. What the one has booked, the other must not book again (§2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import sub
+
+from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark, is_gap
+from finops.core.period import HOUR_MS, instant_of
+from finops.core.steps import lower_median
+from finops.ledger.models import ReadingBlock, Series
+from finops.sources.engines import role_of
+
+from .columns import Columns
+from .marks import MarkColumn, marks_at
+
+OWN_LABELS = ("le", "model_name", "is_streaming", "WorkerId", "ReplicaId", "cache_source")
+"""Labels of which each value has a counter of its own: never one and the same under another value."""
+
+ColumnsOf = Callable[[Series, int], Mapping[str, Columns]]
+MarksOf = Callable[[Series, int], Mapping[str, Sequence[MarkColumn]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The counter as another series left it: its last reading, highest value and mark."""
+
+    series: int
+    last_ms: int
+    high: int
+    marks: dict[str, int]
+
+    def counter(self, first_ms: int) -> Counter:
+        """The counter for the series that goes on with it from an instant."""
+        return Counter(dict(self.marks), self.high, first_ms, self.last_ms)
+
+
+def are_one_counter(one: Series, other: Series) -> bool:
+    """Whether two series of a target may be one engine's one counter under other labels."""
+    return (
+        one.pk != other.pk
+        and one.metric == other.metric
+        and one.engine == other.engine
+        and all(one.labels.get(name) == other.labels.get(name) for name in OWN_LABELS)
+    )
+
+
+def taken_over(
+    series: Series,
+    of_target: Sequence[Series],
+    first: HourReadings,
+    columns: ColumnsOf,
+    marks: MarksOf,
+) -> Before | None:
+    """The counter that a series' first hour goes on from; None for a counter of its own.
+
+    It was read before the first reading and, in that hour, not since; of several the last one. With marks
+    both are of one mark. Without, the value has not fallen and no gap lies between.
+    """
+    role = role_of(series.metric, series.labels)
+    others = [one for one in of_target if are_one_counter(series, one)]
+    if not others or role is None or role.layer == "gateway":
+        return None
+    at_ms, value, mark = min(_readings(first), key=lambda one: one[:2])
+    found = [
+        before
+        for other in others
+        if (before := _left(other, at_ms, value, mark, columns, marks)) is not None
+    ]
+    return max(found, key=lambda one: (one.last_ms, one.series), default=None)
+
+
+def _readings(hour: HourReadings) -> Iterator[tuple[int, int, Mark | None]]:
+    for readings in hour.replicas.values():
+        yield readings.times_ms[0], readings.values[0], readings.mark_at(0)
+
+
+def _left(
+    other: Series,
+    at_ms: int,
+    value: int,
+    mark: Mark | None,
+    columns: ColumnsOf,
+    marks: MarksOf,
+) -> Before | None:
+    """How another series left its counter before an instant, if that is the one that goes on."""
+    hours = ReadingBlock.objects.filter(
+        series=other, hour__lte=instant_of(at_ms // HOUR_MS * HOUR_MS), first_ms__lt=at_ms
+    )
+    hour = hours.order_by("-hour").values_list("hour", flat=True).first()
+    if hour is None:
+        return None
+    hour_ms = int(hour.timestamp()) * 1000
+    until_ms = (at_ms // HOUR_MS + 1) * HOUR_MS
+    last_ms, high = 0, 0
+    usual: list[int] = []
+    told: set[Mark | None] = set()
+    of_marks = marks(other, hour_ms)
+    for replica, (times, values) in columns(other, hour_ms).items():
+        if any(at_ms <= time_ms < until_ms for time_ms in times):
+            return None
+        known = [time_ms for time_ms in times if time_ms < at_ms]
+        if not known:
+            continue
+        last_ms, high = max(last_ms, known[-1]), max(high, int(values[len(known) - 1]))
+        usual += map(sub, known[1:], known)
+        own = marks_at(known[-1:], of_marks.get(replica, ()))
+        told.add(own[0] if isinstance(own, list) else own)
+    if mark is not None:
+        is_same = mark in told and at_ms - last_ms <= BIRTH_WITHIN_MS
+    else:
+        is_near = bool(usual) and not is_gap(at_ms - last_ms, lower_median(usual))
+        is_same = told == {None} and value >= high and is_near
+    if not last_ms or not is_same:
+        return None
+    return Before(other.pk, last_ms, high, {mark[0]: mark[1]} if mark else {})

@@ -1,0 +1,147 @@
+"""A counter that goes on under other labels is booked once (method §2.4): every expected figure by hand.
+
+An engine counts ten tokens a minute. At minute 90 somebody changes a label in the scrape's
+configuration: its series ends, another begins, and the process lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from finops.core.statement import statement
+from finops.ledger.queries.facts import facts
+from tests.ledger.doors import command, ingested
+from tests.ledger.fleet import PERIOD, START
+
+pytestmark = pytest.mark.django_db(databases=["default", "sample"])
+
+SPAN = ("--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T03:00:00Z")
+CHANGED, ENDS = 90, 180
+TARGET = {"job": "vllm", "instance": "10.0.0.1:8000"}
+RISE = 10
+
+
+def lines(
+    metric: str, labels: dict[str, str], minutes: Iterable[int], value: Any
+) -> tuple[str, list[str]]:
+    written = ",".join(f'{name}="{text}"' for name, text in labels.items())
+    times = [(minute, int(START.timestamp()) + 60 * minute) for minute in minutes]
+    return metric, [f"{metric}{{{written}}} {value(minute)} {at}" for minute, at in times]
+
+
+def engine(
+    minutes: Iterable[int], *, born: int | None = 1, begins: int = 1, **labels: str
+) -> list[Any]:
+    """`up`, the counter and (with `born`) the process's mark; the counter has stood at 0 in `begins`."""
+    minutes, own = list(minutes), TARGET | labels
+    counted = own | {"model_name": labels.get("model_name", "llama"), "engine": "0"}
+    alive = [minute for minute in minutes if minute >= begins]
+    found = [
+        lines("up", own, minutes, lambda _: 1),
+        lines("vllm:prompt_tokens_total", counted, alive, lambda m: RISE * (m - begins)),
+    ]
+    if born is not None:
+        mark = int(START.timestamp()) + 60 * born
+        found.append(lines("process_start_time_seconds", own, alive, lambda _: mark))
+    return found
+
+
+def ingest(folder: Path, name: str, *fleet: list[Any]) -> None:
+    by_metric: dict[str, list[str]] = {}
+    for metric, found in (one for part in fleet for one in part):
+        by_metric.setdefault(metric, []).extend(found)
+    text = [
+        line for metric, found in by_metric.items() for line in (f"# TYPE {metric} unknown", *found)
+    ]
+    (folder / name).write_text("\n".join([*text, "# EOF", ""]))
+    ingested(folder / name)
+
+
+def rows() -> list[dict[str, Any]]:
+    return sorted(command("series", *SPAN)["rows"], key=lambda row: row["series_id"])
+
+
+def kinds() -> set[str]:
+    return {one["kind"] for one in statement(facts(PERIOD, week="2026-W47"))["exceptions"]}
+
+
+@pytest.mark.parametrize("born", [1, None])
+@pytest.mark.parametrize("order", ["at once", "in order", "newest first", "by the hour"])
+def test_a_changed_label_counts_nothing_twice(tmp_path: Path, born: int | None, order: str) -> None:
+    old = engine(range(CHANGED), born=born, zone="a")
+    new = engine(range(CHANGED, ENDS), born=born, zone="b")
+    parts = {
+        "at once": [[old, new]],
+        "in order": [[old], [new]],
+        "newest first": [[new], [old]],
+        "by the hour": [
+            [engine(range(60), born=born, zone="a")],
+            [engine(range(60, CHANGED), born=born, zone="a"),
+             engine(range(CHANGED, 120), born=born, zone="b")],
+            [engine(range(120, ENDS), born=born, zone="b")],
+        ],
+    }[order]  # fmt: skip
+    for number, part in enumerate(parts):
+        ingest(tmp_path, f"{number}.om", *part)
+    told = {row["labels"]["zone"]: row for row in rows()}
+    # Readings at minutes 1 to 89 show 0 to 880; those at minutes 90 to 179 show 890 to 1,780.
+    assert (told["a"]["tokens"], told["b"]["tokens"]) == (880, 900)
+    assert (told["b"]["lower"], told["b"]["upper"], told["b"]["exact"]) == (900, 900, True)
+    assert command("totals", *SPAN)["tokens"]["prompt"] == 1780
+    assert "replicas-suspected" not in kinds() and "unplaced-openings" not in kinds()
+    assert command("check-ledger")["problems"] == []
+
+
+def test_the_arithmetic_says_where_the_counter_stood(tmp_path: Path) -> None:
+    ingest(
+        tmp_path, "x.om", engine(range(CHANGED), zone="a"), engine(range(CHANGED, ENDS), zone="b")
+    )
+    old, new = rows()
+    told = command("explain", new["series_id"], "2026-11-16T01:00:00Z")
+    assert told["arithmetic"] == (
+        f"1180 (highest reading) − 880 (highest already booked 880, as series {old['series_id']} under "
+        "other labels) = 300"
+    )
+
+
+def test_a_counter_that_is_read_beside_it_is_another(tmp_path: Path) -> None:
+    """Both go on: replicas perhaps, which a person has to say; nothing is taken over."""
+    both = engine(range(CHANGED), zone="a"), engine(range(CHANGED - 30, CHANGED), zone="b")
+    ingest(tmp_path, "x.om", *both)
+    assert [row["tokens"] for row in rows()] == [880, 880]
+    assert "replicas-suspected" in kinds()
+
+
+@pytest.mark.parametrize("born", [1, None])
+def test_another_model_has_a_counter_of_its_own(tmp_path: Path, born: int | None) -> None:
+    ingest(tmp_path, "x.om", engine(range(CHANGED), born=born),
+           engine(range(CHANGED, ENDS), born=born, model_name="adapter"))  # fmt: skip
+    assert [row["tokens"] for row in rows()] == [880, 1780]
+
+
+def test_another_process_behind_the_address_is_born(tmp_path: Path) -> None:
+    """A new pod got the address of the old one, and its count is the higher: the mark says so."""
+    ingest(tmp_path, "x.om", engine(range(50), zone="a"),
+           engine(range(100, ENDS), born=51, begins=51, zone="b"))  # fmt: skip
+    assert [row["tokens"] for row in rows()] == [480, (ENDS - 1 - 51) * RISE]
+
+
+def test_without_a_mark_a_counter_that_comes_after_a_gap_is_born(tmp_path: Path) -> None:
+    ingest(tmp_path, "x.om", engine(range(50), born=None, zone="a"),
+           engine(range(100, ENDS), born=None, begins=51, zone="b"))  # fmt: skip
+    assert [row["tokens"] for row in rows()] == [480, (ENDS - 1 - 51) * RISE]
+
+
+def test_a_gap_at_the_change_stands_on_both_sides_of_an_edge(tmp_path: Path) -> None:
+    """Nobody read minutes 100 to 129, and the label changed meanwhile: an hour's edge lies in it."""
+    ingest(tmp_path, "x.om", engine(range(100), zone="a"), engine(range(130, ENDS), zone="b"))
+    _, new = rows()
+    assert (new["tokens"], new["exact"]) == (800, True)
+    later = command("series", "--from", "2026-11-16T02:00:00Z", "--to", "2026-11-16T03:00:00Z")
+    (row,) = [one for one in later["rows"] if one["labels"]["zone"] == "b"]
+    # 310 tokens came with the reading at minute 130, since 980 at minute 99.
+    assert (row["tokens"], row["lower"], row["exact"]) == (800, 800 - 310, False)
