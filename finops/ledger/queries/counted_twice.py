@@ -25,6 +25,7 @@ from .counts import preemptions
 from .source_hours import DELIVERED_ALONE
 from .token_rows import Known
 from .tokens import TokenLedger
+from .two_writers import two_writers
 
 TELLING_APART = frozenset({"is_streaming", "model_name", "WorkerId", "ReplicaId", "cache_source"})
 """Labels by which one engine's own series differ without counting anything twice."""
@@ -40,6 +41,7 @@ def counted_twice(
     found = [known for known in ledger.known if known.rows]
     yield from _duplicate_targets(found)
     yield from _unknown_replicas(found)
+    yield from two_writers([one for one in _prompt_counters(found) if not one.is_gateway], as_of)
     yield from _halves(found)
     yield from _transfers(found)
     yield from _several_answers(found)
