@@ -130,10 +130,24 @@ def test_another_process_behind_the_address_is_born(tmp_path: Path) -> None:
     assert [row["tokens"] for row in rows()] == [480, (ENDS - 1 - 51) * RISE]
 
 
-def test_without_a_mark_a_counter_that_comes_after_a_gap_is_born(tmp_path: Path) -> None:
-    ingest(tmp_path, "x.om", engine(range(50), born=None, zone="a"),
-           engine(range(100, ENDS), born=None, begins=51, zone="b"))  # fmt: skip
+def test_without_a_mark_another_pod_is_another_process(tmp_path: Path) -> None:
+    ingest(tmp_path, "x.om", engine(range(50), born=None, pod="llama-0"),
+           engine(range(100, ENDS), born=None, begins=51, pod="llama-1"))  # fmt: skip
     assert [row["tokens"] for row in rows()] == [480, (ENDS - 1 - 51) * RISE]
+
+
+def test_without_a_mark_a_gap_at_the_change_may_hide_a_restart(tmp_path: Path) -> None:
+    """As of one series: the counter stands higher after the gap, so it goes on, and is not exact."""
+    ingest(tmp_path, "x.om", engine(range(50), born=None, zone="a"),
+           engine(range(100, ENDS), born=None, zone="b"))  # fmt: skip
+    old, new = rows()
+    assert (old["tokens"], new["tokens"]) == (480, 1780 - 480)
+    assert new["exact"] is False
+
+
+def test_a_pod_that_was_not_told_before_may_be_the_same(tmp_path: Path) -> None:
+    ingest(tmp_path, "x.om", engine(range(CHANGED)), engine(range(CHANGED, ENDS), pod="llama-0"))
+    assert [row["tokens"] for row in rows()] == [880, 900]
 
 
 def test_a_gap_at_the_change_stands_on_both_sides_of_an_edge(tmp_path: Path) -> None:
@@ -145,3 +159,17 @@ def test_a_gap_at_the_change_stands_on_both_sides_of_an_edge(tmp_path: Path) -> 
     (row,) = [one for one in later["rows"] if one["labels"]["zone"] == "b"]
     # 310 tokens came with the reading at minute 130, since 980 at minute 99.
     assert (row["tokens"], row["lower"], row["exact"]) == (800, 800 - 310, False)
+
+
+def test_labels_that_are_changed_back_are_told_with_what_is_booked_twice(tmp_path: Path) -> None:
+    """Under zone b for minutes 90 to 119; at minute 120 zone a shows 1,190, after 880 at minute 89."""
+    away = range(CHANGED, 120)
+    ingest(tmp_path, "x.om", engine([m for m in range(ENDS) if m not in away], zone="a"),
+           engine(away, zone="b"))  # fmt: skip
+    assert [row["tokens"] for row in rows()] == [1780, 300]
+    (said,) = (
+        one["text"]
+        for one in statement(facts(PERIOD, week="2026-W47"))["exceptions"]
+        if one["kind"] == "labels-changed"
+    )
+    assert "300 tokens" in said and "changed back" in said

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
 
-from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark, is_gap
+from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark
 from finops.core.period import HOUR_MS, instant_of
-from finops.core.steps import lower_median
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
 
@@ -21,6 +19,8 @@ from .marks import MarkColumn, marks_at
 
 OWN_LABELS = ("le", "model_name", "is_streaming", "WorkerId", "ReplicaId", "cache_source")
 """Labels of which each value has a counter of its own: never one and the same under another value."""
+POD_LABELS = ("pod", "pod_name", "kubernetes_pod_name", "uid")
+"""Another pod is another process; a pod that was not told before may be the same."""
 
 ColumnsOf = Callable[[Series, int], Mapping[str, Columns]]
 MarksOf = Callable[[Series, int], Mapping[str, Sequence[MarkColumn]]]
@@ -47,7 +47,12 @@ def are_one_counter(one: Series, other: Series) -> bool:
         and one.metric == other.metric
         and one.engine == other.engine
         and all(one.labels.get(name) == other.labels.get(name) for name in OWN_LABELS)
+        and not any(_both_differ(one.labels.get(n), other.labels.get(n)) for n in POD_LABELS)
     )
+
+
+def _both_differ(one: str | None, other: str | None) -> bool:
+    return bool(one and other and one != other)
 
 
 def taken_over(
@@ -59,8 +64,8 @@ def taken_over(
 ) -> Before | None:
     """The counter that a series' first hour goes on from; None for a counter of its own.
 
-    It was read before the first reading and, in that hour, not since; of several the last one. With marks
-    both are of one mark. Without, the value has not fallen and no gap lies between.
+    It was read in the 24 h before the first reading and, in that hour, not since; of several the last one.
+    With marks both are of one mark. Without, the value has not fallen, as of one series.
     """
     role = role_of(series.metric, series.labels)
     others = [one for one in of_target if are_one_counter(series, one)]
@@ -98,7 +103,6 @@ def _left(
     hour_ms = int(hour.timestamp()) * 1000
     until_ms = (at_ms // HOUR_MS + 1) * HOUR_MS
     last_ms, high = 0, 0
-    usual: list[int] = []
     told: set[Mark | None] = set()
     of_marks = marks(other, hour_ms)
     for replica, (times, values) in columns(other, hour_ms).items():
@@ -108,14 +112,9 @@ def _left(
         if not known:
             continue
         last_ms, high = max(last_ms, known[-1]), max(high, int(values[len(known) - 1]))
-        usual += map(sub, known[1:], known)
         own = marks_at(known[-1:], of_marks.get(replica, ()))
         told.add(own[0] if isinstance(own, list) else own)
-    if mark is not None:
-        is_same = mark in told and at_ms - last_ms <= BIRTH_WITHIN_MS
-    else:
-        is_near = bool(usual) and not is_gap(at_ms - last_ms, lower_median(usual))
-        is_same = told == {None} and value >= high and is_near
-    if not last_ms or not is_same:
+    is_same = mark in told if mark is not None else told == {None} and value >= high
+    if not is_same or at_ms - last_ms > BIRTH_WITHIN_MS:
         return None
     return Before(other.pk, last_ms, high, {mark[0]: mark[1]} if mark else {})

@@ -21,6 +21,7 @@ from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
 
 from .as_of import known_by
+from .changed_labels import changed_back
 from .counts import preemptions
 from .source_hours import DELIVERED_ALONE
 from .token_rows import Known
@@ -41,6 +42,7 @@ def counted_twice(
     found = [known for known in ledger.known if known.rows]
     yield from _duplicate_targets(found)
     yield from _unknown_replicas(found)
+    yield from changed_back(found)
     yield from two_writers([one for one in _prompt_counters(found) if not one.is_gateway], as_of)
     yield from _halves(found)
     yield from _transfers(found)
