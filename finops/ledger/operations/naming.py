@@ -31,6 +31,10 @@ _SERIES = """
 SELECT id, target_id, metric, labels_digest, role FROM ledger_series
 WHERE target_id = ANY(%s::bigint[]) ORDER BY id
 """
+_OF_METRICS = """
+SELECT id, target_id, metric, labels_digest, role FROM ledger_series
+WHERE target_id = ANY(%s::bigint[]) AND metric = ANY(%s::text[]) ORDER BY id
+"""
 _COUNTS = """
 SELECT series.target_id, count(*) FROM ledger_series series
 JOIN ledger_target target ON target.id = series.target_id
@@ -208,10 +212,9 @@ class Names:
         if new:
             self._lock_new_names()
             copy_new_lines(Series, _COLUMNS, list(new.values()))
-            targets = {target for target, _, _ in new}
-            for target in targets:
-                del self.by_target[target]
-            self._look_up(targets)
+            # Not all of their targets anew: series come metric by metric, and each brings its targets.
+            targets, metrics = {target for target, _, _ in new}, {metric for _, metric, _ in new}
+            self._read(_OF_METRICS, [numbers(targets), sorted(metrics)])
 
     def _make_targets(self, names: Iterable[tuple[str, str]]) -> None:
         new = [
@@ -229,11 +232,14 @@ class Names:
         for target in unknown:
             self.by_target[target] = {}
         if unknown:
-            with connections[ledger_name()].cursor() as cursor:
-                cursor.execute(_SERIES, [numbers(unknown)])
-                for row in cursor.fetchall():
-                    known = Known(*row)
-                    self.by_target[known.target][known.metric, known.digest] = known
+            self._read(_SERIES, [numbers(unknown)])
+
+    def _read(self, statement: str, asked: list[str | list[str]]) -> None:
+        with connections[ledger_name()].cursor() as cursor:
+            cursor.execute(statement, asked)
+            for row in cursor.fetchall():
+                known = Known(*row)
+                self.by_target[known.target][known.metric, known.digest] = known
 
     def _lock_new_names(self) -> None:
         """New targets and series come one document at a time: two that named the same ones in
