@@ -34,11 +34,18 @@ def lines(
 
 
 def engine(
-    minutes: Iterable[int], *, born: int | None = 1, begins: int = 1, **labels: str
+    minutes: Iterable[int],
+    *,
+    born: int | None = 1,
+    begins: int = 1,
+    inner: dict[str, str] | None = None,
+    **labels: str,
 ) -> list[Any]:
-    """`up`, the counter and (with `born`) the process's mark; the counter has stood at 0 in `begins`."""
+    """`up`, the counter and (with `born`) the process's mark; the counter has stood at 0 in `begins`.
+
+    `labels` are of the scrape's configuration, `inner` of the counter alone."""
     minutes, own = list(minutes), TARGET | labels
-    counted = own | {"model_name": labels.get("model_name", "llama"), "engine": "0"}
+    counted = own | (inner or {}) | {"model_name": labels.get("model_name", "llama"), "engine": "0"}
     alive = [minute for minute in minutes if minute >= begins]
     found = [
         lines("up", own, minutes, lambda _: 1),
@@ -120,6 +127,14 @@ def test_a_counter_that_is_read_beside_it_is_another(tmp_path: Path) -> None:
 def test_another_model_has_a_counter_of_its_own(tmp_path: Path, born: int | None) -> None:
     ingest(tmp_path, "x.om", engine(range(CHANGED), born=born),
            engine(range(CHANGED, ENDS), born=born, model_name="adapter"))  # fmt: skip
+    assert [row["tokens"] for row in rows()] == [880, 1780]
+
+
+@pytest.mark.parametrize("born", [1, None])
+def test_a_label_of_the_engines_own_tells_another_counter(tmp_path: Path, born: int | None) -> None:
+    """One process lets go of an adapter and loads another: `up` does not know that label."""
+    ingest(tmp_path, "x.om", engine(range(CHANGED), born=born, inner={"adapter": "a"}),
+           engine(range(CHANGED, ENDS), born=born, inner={"adapter": "b"}))  # fmt: skip
     assert [row["tokens"] for row in rows()] == [880, 1780]
 
 

@@ -18,7 +18,8 @@ from .columns import Columns
 from .marks import MarkColumn, marks_at
 
 OWN_LABELS = ("le", "model_name", "is_streaming", "WorkerId", "ReplicaId", "cache_source")
-"""Labels of which each value has a counter of its own: never one and the same under another value."""
+"""Labels of which each value has a counter of its own, even where the scrape's configuration sets them."""
+WITHOUT_OWN_LABELS = ("up", "process_start")
 POD_LABELS = ("pod", "pod_name", "kubernetes_pod_name", "uid")
 """Another pod is another process; a pod that was not told before may be the same."""
 
@@ -40,14 +41,27 @@ class Before:
         return Counter(dict(self.marks), self.high, first_ms, self.last_ms)
 
 
-def are_one_counter(one: Series, other: Series) -> bool:
-    """Whether two series of a target may be one engine's one counter under other labels."""
-    return (
-        one.pk != other.pk
-        and one.metric == other.metric
-        and one.engine == other.engine
-        and all(one.labels.get(name) == other.labels.get(name) for name in OWN_LABELS)
-        and not any(_both_differ(one.labels.get(n), other.labels.get(n)) for n in POD_LABELS)
+def are_one_counter(one: Series, other: Series, of_target: Sequence[Series]) -> bool:
+    """Whether two series of a target may be one engine's one counter under other labels.
+
+    What the scrape's configuration adds stands on every series of a target: only labels that those
+    without labels of their own bore, too, can be what was changed. Others are the engine's own.
+    """
+    if one.pk == other.pk or (one.metric, one.engine) != (other.metric, other.engine):
+        return False
+    names = {
+        name
+        for name in one.labels.keys() | other.labels.keys()
+        if one.labels.get(name) != other.labels.get(name)
+    }
+    if names & {*OWN_LABELS}:
+        return False
+    if any(_both_differ(one.labels.get(n), other.labels.get(n)) for n in names & {*POD_LABELS}):
+        return False
+    bare = [each.labels for each in of_target if each.role in WITHOUT_OWN_LABELS]
+    return all(
+        any(all(labels.get(name) == each.labels.get(name) for name in names) for labels in bare)
+        for each in (one, other)
     )
 
 
@@ -68,8 +82,10 @@ def taken_over(
     With marks both are of one mark. Without, the value has not fallen, as of one series.
     """
     role = role_of(series.metric, series.labels)
-    others = [one for one in of_target if are_one_counter(series, one)]
-    if not others or role is None or role.layer == "gateway":
+    if role is None or role.layer == "gateway":
+        return None
+    others = [one for one in of_target if are_one_counter(series, one, of_target)]
+    if not others:
         return None
     at_ms, value, mark = min(_readings(first), key=lambda one: one[:2])
     found = [
