@@ -188,3 +188,16 @@ def test_labels_that_are_changed_back_are_told_with_what_is_booked_twice(tmp_pat
         if one["kind"] == "labels-changed"
     )
     assert "300 tokens" in said and "changed back" in said
+
+
+def test_of_labels_that_go_round_every_one_in_between_is_told(tmp_path: Path) -> None:
+    """Zones a, b, c for thirty minutes each, then a again: 300 tokens of b and 300 of c are in it twice."""
+    zones = {"a": [*range(30), *range(90, 120)], "b": range(30, 60), "c": range(60, 90)}
+    ingest(tmp_path, "x.om", *(engine(minutes, zone=zone) for zone, minutes in zones.items()))
+    assert sorted(row["tokens"] for row in rows()) == [300, 300, 1180]
+    (said,) = (
+        one["text"]
+        for one in statement(facts(PERIOD, week="2026-W47"))["exceptions"]
+        if one["kind"] == "labels-changed"
+    )
+    assert "600 tokens" in said

@@ -10,26 +10,35 @@ from .token_rows import Known
 
 
 def changed_back(found: Sequence[Known]) -> Iterator[Notice]:
-    """Series that fell silent while another went on with their counter, and came back with the sum of
-    both: what the other booked in between stands in them a second time."""
-    by_key = {one.series.pk: one for one in found}
-    for other in found:
-        for row in other.rows:
-            if "continues" in row.facts and (known := by_key.get(row.facts["continues"][0])):
-                yield from _between(known, other, row.first_ms)
+    """Series that fell silent while others went on with their counter, and came back with the sum of all:
+    what the others booked in between stands in them a second time."""
+    engines: dict[tuple[int, str, str], list[Known]] = {}
+    for one in found:
+        key = (one.series.target_id, one.series.metric, one.series.engine)
+        engines.setdefault(key, []).append(one)
+    for known in engines.values():
+        if any("continues" in row.facts for one in known for row in one.rows):
+            for one in known:
+                yield from _in_gaps(one, [other for other in known if other is not one])
 
 
-def _between(known: Known, other: Known, first_ms: int) -> Iterator[Notice]:
+def _in_gaps(known: Known, others: Sequence[Known]) -> Iterator[Notice]:
+    twice, named = 0, set[int]()
     for since_ms, until_ms, _, tokens in known.around.gaps():
-        if since_ms < first_ms <= until_ms:
-            booked = sum(one.tokens for one in other.rows if since_ms < one.last_ms <= until_ms)
-            target, twice = known.series.target, min(tokens, booked)
-            if twice:
-                yield Notice(
-                    "labels-changed",
-                    f"{target.instance} {known.series.metric} {known.series.engine} "
-                    f"({known.source})".strip(),
-                    f"{target.instance}: the labels of {known.series.metric} were changed and changed "
-                    f"back. {twice:,} tokens, counted under the other labels meanwhile, stand in both "
-                    f"series: put series {other.series.pk} out of scope by a rule on the label.",
-                )
+        booked = 0
+        for other in others:
+            rows = [r for r in other.rows if since_ms < r.first_ms and r.last_ms < until_ms]
+            if any("continues" in row.facts for row in other.rows) and rows:
+                booked += sum(row.tokens for row in rows)
+                named.add(other.series.pk)
+        twice += min(tokens, booked)
+    if twice:
+        target = known.series.target
+        yield Notice(
+            "labels-changed",
+            f"{target.instance} series {known.series.pk} ({known.source})",
+            f"{target.instance}: the labels of {known.series.metric} were changed and changed back. "
+            f"{twice:,} tokens, counted under other labels meanwhile (series "
+            f"{', '.join(map(str, sorted(named)))}), stand in series {known.series.pk} a second time: put "
+            "the others out of scope for that time by a rule on the label.",
+        )
