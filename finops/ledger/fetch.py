@@ -227,7 +227,8 @@ class Door:
     them ask at a time, others wait for their turn.
 
     `without_remote_read` is whether remote read is not, or no longer, what the store is asked by: it
-    failed before on this way, and is not tried anew with each window.
+    failed before on this way, and is not tried anew with each window. `has_answered` is whether the
+    store has answered anything at all.
     """
 
     access: Access
@@ -239,7 +240,7 @@ class Door:
         self._secret = self._read_secret()
         self._turn = BoundedSemaphore(REQUESTS_AT_ONCE)
         self._opened = Opened()
-        self._has_answered = False
+        self.has_answered = False
         self._silence = ""
         self.without_remote_read = not self.access.remote_read
         self._session = requests.Session()
@@ -393,7 +394,7 @@ class Door:
                 allow_redirects=False,
                 stream=True,
             ) as answer:
-                self._has_answered = True
+                self.has_answered = True
                 body = self._body(answer, until)
                 self.told = {name.lower(): value for name, value in answer.headers.items()}
         except AddressRefused:
@@ -408,7 +409,7 @@ class Door:
     def _patience(self) -> float:
         """How long to wait for a piece of an answer: less while nothing was ever answered."""
         limits = self.limits
-        if self._has_answered:
+        if self.has_answered:
             return limits.read_seconds
         return min(limits.silent_seconds, limits.read_seconds)
 
@@ -423,7 +424,7 @@ class Door:
                 allow_redirects=False,
                 stream=True,
             ):
-                self._has_answered = True
+                self.has_answered = True
         except requests.exceptions.Timeout:
             self._silence = (
                 f"{self.base}: no answer in {waited:g} s, nor to a small question in {seconds:g} s"

@@ -423,6 +423,16 @@ def test_matchers_keep_other_jobs_out(store: Store) -> None:
     assert len(others) > 1
 
 
+def test_what_a_store_is_is_asked_again_after_it_was_away(store: Store) -> None:
+    with replay([]) as gone:
+        source = made(gone.url)
+    assert not collect_source(source, by="ada", at=AFTER, period=FIRST).ok
+    assert source.probe == {}
+    source.url = store.url
+    assert collect_source(source, by="ada", at=AFTER, period=FIRST).ok
+    assert source.probe["version"] == "replay"
+
+
 def test_the_future_is_not_collected(store: Store) -> None:
     later = Period(AFTER + timedelta(days=1), AFTER + timedelta(days=2))
     result = collect_source(made(store.url), by="ada", at=AFTER, period=later)

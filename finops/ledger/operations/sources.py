@@ -187,15 +187,19 @@ def _free_name(url: str) -> str:
 
 
 def note_probe(source: Source, *, at: datetime) -> None:
-    """Asks a store what it is and keeps the answer with its source, once a day."""
+    """Asks a store what it is and keeps the answer with its source, once a day; of one that answers
+    nothing, nothing is kept, and it is asked again the next time."""
     known = source.probe.get("at")
     if known and parse_instant(known) > at - PROBE_EVERY:
         return
     try:
         with Door(access_to(source), TEST_LIMITS) as door:
             told = probe(door, at)
+            is_silent = not door.has_answered
     except FetchFailed:
         return  # the collection itself will say what is wrong
+    if is_silent:
+        return  # it may well say what it is when it answers again
     if told["version"] or not known:
         source.probe = told
         source.save(update_fields=["probe"])
