@@ -15,7 +15,7 @@ from typing import Final
 
 from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead, Begun
-from finops.sources.bulk_chunks import Chunk, Chunks, checked_text, rows_of
+from finops.sources.bulk_chunks import Chunk, Chunks, Content, checked_text, rows_of
 from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_harmless import Harmless
 from finops.sources.bulk_kept import KeptLines
@@ -136,6 +136,7 @@ class CsvLines:
                 if summed is None:
                     rows = rows_of(chunk, ahead, self._name, self._delimiter)
                     yield from one_by_one(rows)
+                    self._chunks.give_back(chunk)
                     continue
                 numbers = self._kept_in(summed)
                 account.rows_read += summed.found.lines - len(numbers)
@@ -143,6 +144,7 @@ class CsvLines:
                     yield from self._whole_lines(account, one_by_one)
                     self._picked = Picked(summed.line_feed)
                 self._picked.add(numbers, chunk)
+                self._chunks.give_back(chunk)
                 if self._sums.full:
                     yield from self._sums.taken()
         yield from self._whole_lines(account, one_by_one)
@@ -217,7 +219,7 @@ class CsvLines:
             self._uneven += 1
         yield self._careful
 
-    def _is_even(self, line: bytes) -> bool:
+    def _is_even(self, line: Content) -> bool:
         """Whether a line is a row with as many cells as the header."""
         text = line.decode("utf-8", "replace")
         try:
@@ -264,7 +266,7 @@ class CsvLines:
         )
 
 
-def _write(scratch: Path, content: bytes) -> None:
+def _write(scratch: Path, content: Content) -> None:
     """Lines where the engine reads them; over those before, whose space need not be freed."""
     mode = "r+b" if scratch.exists() else "wb"
     with scratch.open(mode, buffering=0) as file:
@@ -323,7 +325,7 @@ def line_feed_of(chunk: Chunk) -> str | None:
     return "\\r\\n" if is_even else None
 
 
-def _is_odd(content: bytes) -> bool:
+def _is_odd(content: Content) -> bool:
     """Whether blanks stand between a quotation mark and the end of its cell that it may be of."""
     before = _QUOTE_AFTER_BLANK.finditer(content)
     if any(_begins_cell(content, found.start()) for found in before):
@@ -331,14 +333,14 @@ def _is_odd(content: bytes) -> bool:
     return _BLANK_AFTER_QUOTE.search(content) is not None
 
 
-def _is_utf8(content: bytes) -> bool:
+def _is_utf8(content: Content) -> bool:
     try:
         return content.isascii() or bool(content.decode("utf-8"))
     except UnicodeDecodeError:
         return False
 
 
-def _begins_cell(content: bytes, place: int) -> bool:
+def _begins_cell(content: Content, place: int) -> bool:
     """Whether only blanks stand between a place and the beginning of its cell."""
     while place and content[place - 1] == _BLANK:
         place -= 1

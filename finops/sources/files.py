@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from isal import igzip, isal_zlib
 
@@ -30,6 +30,7 @@ _NotGzip: Final[type[Exception]] = isal_zlib.error  # type: ignore[assignment]  
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
 _PARQUET: Final = b"PAR1"
+_Bytes = TypeVar("_Bytes", bytes, bytearray)
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _OTHER_PACKINGS: Final = {
@@ -138,7 +139,7 @@ def read_whole(path: Path, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     return without_marks(content)
 
 
-def without_marks(line: bytes) -> bytes:
+def without_marks(line: _Bytes) -> _Bytes:
     """The bytes without leading byte order marks; some exporters write two."""
     while line.startswith(_BOM):
         line = line[len(_BOM) :]
