@@ -65,11 +65,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What the engine made of some rows: sums, and a table of the lines that stay whole."""
+    """What the engine made of some rows: sums, and queries of the lines that stay whole, some thousand
+    each, to be asked before the sums are kept."""
 
     found: Found
-    whole: str
-    count: int
+    whole: Sequence[str]
 
 
 class ParquetLines:
@@ -95,6 +95,7 @@ class ParquetLines:
         groups = {name: _group(*columns[place]) for name, place in places.items()}
         self._layout = Layout(texts, amounts, rules, filled(texts), groups)
         self._whole = self._layout.stays_whole()
+        self._mark = _unused("alone", columns)
         self._sums = Sums(engine, self._layout)
         self._kept = KeptLines(engine, places)
         kinds = (*self._layout.kind, *SPAN)
@@ -174,9 +175,9 @@ class ParquetLines:
         )
 
     def _summed(self, rows: Rows, side: Side) -> Summed:
-        """Sums of some rows, and a table of the lines that stay whole."""
+        """Sums of some rows, and the lines that stay whole."""
         source, run = self._source(rows), side.connection.execute
-        query = grouped(self._layout, source, self._line, self._whole, self._told)
+        query = grouped(self._layout, source, self._line, self._whole, self._told, self._mark)
         found = self._sums.find(query, side)
         others, whole = f"others_{side.number}", f"whole_{side.number}"
         texts = "".join(
@@ -190,13 +191,19 @@ class ParquetLines:
         )
         chosen = [engine_name(name) for name in (*self._kept.columns, *self._kept.amounts)]
         chosen += [f"d_{engine_name(name)}" for name in self._kept.amounts]
-        run(
-            f"CREATE OR REPLACE TABLE {whole} AS SELECT line, {', '.join(chosen)} FROM "  # noqa: S608
-            f"{found.table} JOIN {others} ON alone = line ORDER BY line"
+        joined = (
+            f"SELECT line, {', '.join(chosen)} FROM {found.table} JOIN {others} ON alone = line"  # noqa: S608
         )
+        ((count,),) = run(f"SELECT count(*) FROM {others}").fetchall()  # noqa: S608
+        if count <= WHOLE_LINES:
+            return Summed(found, [joined] if count else [])
+        run(f"CREATE OR REPLACE TABLE {whole} AS {joined} ORDER BY line")
         run(f"DROP TABLE {others}")
-        ((count,),) = run(f"SELECT count(*) FROM {whole}").fetchall()  # noqa: S608
-        return Summed(found, whole, count)
+        part = f"SELECT * FROM {whole} WHERE rowid"  # noqa: S608
+        starts = range(0, count, WHOLE_LINES)
+        return Summed(
+            found, [f"{part} >= {start} AND rowid < {start + WHOLE_LINES}" for start in starts]
+        )
 
     def _records_of(
         self, rows: Rows, summed: Summed, account: Account, build: Build, warnings: Warnings
@@ -208,22 +215,20 @@ class ParquetLines:
         if not is_taken:
             source = self._source(rows)
             uncertain += self._sums.refused_lines(found, source, self._line, self._whole)
-        self._sums.keep(found)
         account.rows_read += found.lines - len(uncertain)
-        for start in range(0, summed.count, WHOLE_LINES):
-            yield from self._whole_lines(summed.whole, start, account, build, warnings)
+        for query in summed.whole:
+            yield from self._whole_lines(query, account, build, warnings)
+        self._sums.keep(found)
         cells = self._cells(rows, uncertain)
         yield from charges_of(cells, len(self._columns), self._places, account, build, warnings)
         if self._sums.full:
             yield from self._sums.taken()
 
     def _whole_lines(
-        self, whole: str, start: int, account: Account, build: Build, warnings: Warnings
+        self, query: str, account: Account, build: Build, warnings: Warnings
     ) -> Iterator[ChargeRecord | Rejection | Table]:
         """Some lines that stay whole: a table of the ordinary ones, then the others."""
-        rows = f"rowid >= {start} AND rowid < {start + WHOLE_LINES}"
-        query = f"SELECT *, TRUE AS plain FROM {whole} WHERE {rows}"  # noqa: S608
-        table, odd = self._kept.take(query)
+        table, odd = self._kept.take(f"SELECT *, TRUE AS plain FROM ({query})")  # noqa: S608
         if table is not None:
             yield table
         account.rows_read -= len(odd)  # counted as they are read
@@ -258,6 +263,14 @@ def _group(column: str, kind: str) -> str:
     return as_text(column, kind)
 
 
+def _unused(name: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A name like this one that no column has."""
+    taken = {column.lower() for column, _ in columns}
+    while name in taken:
+        name += "_"
+    return name
+
+
 def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
@@ -266,9 +279,9 @@ def _amount(column: str, kind: str, *, required: bool) -> Amount:
     """A column of money by its type; what is no exact number is taken by its text."""
     name = _quoted(column)
     if kind in _WHOLE_NUMBERS:
-        return Amount.of_decimal(name, 0, required=required)
+        return Amount.of_decimal(name, kind, 0, required=required)
     if kind.startswith("DECIMAL("):
         scale = int(kind.removesuffix(")").partition(",")[2])
         if scale <= DECIMALS:
-            return Amount.of_decimal(name, scale, required=required)
+            return Amount.of_decimal(name, kind, scale, required=required)
     return Amount.of_text(as_text(column, kind), required=required)

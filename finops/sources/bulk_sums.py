@@ -56,7 +56,7 @@ Texts = Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class Amount:
     """One column of money in SQL: where it is exact, its value, its decimals, where it is null; and of
-    many lines their sum and the most decimals."""
+    many lines their sum and the most decimals. A column of exact numbers stands by itself, too."""
 
     plain: str
     value: str
@@ -64,6 +64,18 @@ class Amount:
     is_null: str
     sum: str | None = None
     most_decimals: str | None = None
+    column: str = ""
+    kind: str = ""
+
+    def equals(self, other: Amount) -> str:
+        """Where two are the same number: as they stand, if both are columns of one type."""
+        if self.kind and self.kind == other.kind:
+            return f"{self.column} = {other.column}"
+        return f"{self.value} = {other.value}"
+
+    def is_zero(self) -> str:
+        """Where it is zero."""
+        return f"{self.column or self.value} = 0"
 
     def totals(self, name: str) -> list[str]:
         """The sum of lines and their most decimals, as columns of a SELECT that groups."""
@@ -106,7 +118,7 @@ class Amount:
         )
 
     @classmethod
-    def of_decimal(cls, column: str, scale: int, *, required: bool) -> Amount:
+    def of_decimal(cls, column: str, kind: str, scale: int, *, required: bool) -> Amount:
         """Of a column of exact numbers with at most 18 decimals, added as they are."""
         fits = f"coalesce(abs({column}) < 1000000000000, FALSE)"
         return cls(
@@ -116,6 +128,8 @@ class Amount:
             f"{column} IS NULL",
             f"TRY_CAST(sum({column}) AS {SUM})",
             str(scale),
+            column,
+            kind,
         )
 
 
@@ -187,43 +201,47 @@ class Layout:
         """Which optional amounts a line lacks, and whether the other two are equal; see `Summing`."""
         flags = [self.amounts[n].is_null for n in OPTIONAL if n in self.amounts]
         both = [
-            self.amounts[n].value
-            for n in AMOUNTS.values()
-            if n not in OPTIONAL and n in self.amounts
+            self.amounts[n] for n in AMOUNTS.values() if n not in OPTIONAL and n in self.amounts
         ]
         if len(both) > 1:
-            flags.append(f"{both[0]} = {both[1]}")
+            flags.append(both[0].equals(both[1]))
         if "ContractedCost" in self.amounts:
-            flags.append(f"{self.amounts['ContractedCost'].value} = 0")
+            flags.append(self.amounts["ContractedCost"].is_zero())
         flags = [f"{1 << place} * coalesce({flag}, FALSE)::INT" for place, flag in enumerate(flags)]
         return " + ".join(flags) or "0"
 
 
 def grouped(
-    layout: Layout, source: str, line: str, whole: str, told: Sequence[str] | None = None
+    layout: Layout,
+    source: str,
+    line: str,
+    whole: str,
+    told: Sequence[str] | None = None,
+    mark: str = "alone",
 ) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
     `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
     `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
-    where an amount is uncertain.
+    where an amount is uncertain. `mark` is a name that no column of the source has.
     """
     names = (*layout.kind, *SPAN)
     number = (
         f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
     )
-    flags = [layout.alike(), f"CASE WHEN {whole} THEN {number} END"]
+    # Said once, for the engine takes long to read such a condition, and longer to read it often.
+    marked = f"(SELECT *, CASE WHEN {whole} THEN {number} END AS {mark} FROM {source})"  # noqa: S608
     chosen = [f"{layout.keys[name]} AS {engine_name(name)}" for name in names]
-    chosen += [f"{flags[0]} AS alike", f"{flags[1]} AS alone"]
+    chosen += [f"{layout.alike()} AS alike", f"{mark} AS alone"]
     chosen += ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         chosen += amount.totals(engine_name(name))
     for name in told or ():
-        text = f"CASE WHEN {whole} THEN {layout.texts[name]} END"
+        text = f"CASE WHEN {mark} IS NOT NULL THEN {layout.texts[name]} END"
         chosen.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = (str(len(names) + place) for place in (1, 2))
     groups = ", ".join((*(layout.groups[name] for name in names), *places))
-    return f"SELECT {', '.join(chosen)} FROM {source} GROUP BY {groups}"  # noqa: S608
+    return f"SELECT {', '.join(chosen)} FROM {marked} GROUP BY {groups}"  # noqa: S608
 
 
 def filled(texts: Texts) -> dict[str, str]:
