@@ -248,7 +248,7 @@ class CsvLines:
         """Adds a chunk to the sums; the numbers of its lines that are not in them."""
         found = summed.found
         is_taken = self._sums.accepts(found)
-        alone = self._sums.alone(found)
+        alone = list(found.alone)
         if not is_taken:
             alone += self._sums.refused_lines(found, summed.source, "line", summed.way.whole)
         self._sums.keep(found)

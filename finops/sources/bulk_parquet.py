@@ -34,7 +34,8 @@ MOST_ROWS_OF_A_THREAD: Final = 1 << 20
 LEAST_ROWS_OF_A_THREAD: Final = 1 << 17
 FEWEST_ROWS: Final = 1 << 12
 _HALVES: Final = 8  # a piece is made so many times smaller before the engine gets more memory
-_WHOLE_NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+_WHOLE_NUMBERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
+"""Types of whole numbers, and how many digits one has at most."""
 
 Build = Callable[[Row], ChargeRecord | None]
 
@@ -96,7 +97,7 @@ class ParquetLines:
         self._layout = Layout(texts, amounts, rules, filled(texts), groups)
         self._whole = self._layout.stays_whole()
         self._mark = _unused("alone", columns)
-        self._sums = Sums(engine, self._layout)
+        self._sums = Sums(engine, self._layout, "alone < 0")
         self._kept = KeptLines(engine, places)
         kinds = (*self._layout.kind, *SPAN)
         self._told = [name for name in SHAPE if name in places and name not in kinds]
@@ -211,7 +212,7 @@ class ParquetLines:
         """The lines kept whole of some rows; the others go to the sums."""
         found = summed.found
         is_taken = self._sums.accepts(found)
-        uncertain = self._sums.alone(found, "alone < 0")
+        uncertain = list(found.alone)
         if not is_taken:
             source = self._source(rows)
             uncertain += self._sums.refused_lines(found, source, self._line, self._whole)
@@ -279,9 +280,9 @@ def _amount(column: str, kind: str, *, required: bool) -> Amount:
     """A column of money by its type; what is no exact number is taken by its text."""
     name = _quoted(column)
     if kind in _WHOLE_NUMBERS:
-        return Amount.of_decimal(name, kind, 0, required=required)
+        return Amount.of_decimal(name, kind, _WHOLE_NUMBERS[kind], 0, required=required)
     if kind.startswith("DECIMAL("):
-        scale = int(kind.removesuffix(")").partition(",")[2])
+        width, scale = map(int, kind.removeprefix("DECIMAL(").removesuffix(")").split(","))
         if scale <= DECIMALS:
-            return Amount.of_decimal(name, kind, scale, required=required)
+            return Amount.of_decimal(name, kind, width - scale, scale, required=required)
     return Amount.of_text(as_text(column, kind), required=required)

@@ -29,19 +29,24 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `grouped` selects of some lines, in a table of the engine."""
+    """What `grouped` selects of some lines, in a table of the engine: how many rows and lines, the
+    stamps of those that are summed, and the numbers of lines that are not (see `Sums`)."""
 
     table: str
     rows: int
     lines: int
     stamps: Sequence[Stamp]
+    alone: Sequence[int]
 
 
 class Sums:
-    """The sums of one document so far, and what the parser makes of their texts."""
+    """The sums of one document so far, and what the parser makes of their texts.
 
-    def __init__(self, engine: Engine, layout: Layout) -> None:
-        self._engine, self._layout = engine, layout
+    `single` says of which lines that stay whole the numbers are wanted.
+    """
+
+    def __init__(self, engine: Engine, layout: Layout, single: str = "alone IS NOT NULL") -> None:
+        self._engine, self._layout, self._single = engine, layout, single
         self._kind = ", ".join([engine_name(name) for name in layout.kind] + ["alike"])
         self._span = ", ".join(engine_name(name) for name in SPAN)
         self._stamp_names = (*(name for name in STAMP if name in layout.texts), *SPAN)
@@ -85,23 +90,27 @@ class Sums:
         """
         table, run = f"found_{side.number}", side.connection.execute
         run(f"CREATE OR REPLACE TABLE {table} AS {query}")
-        counts = f"SELECT count(*), coalesce(sum(n), 0)::BIGINT FROM {table}"  # noqa: S608
-        ((rows, lines),) = run(counts).fetchall()
-        stamps = f"SELECT DISTINCT {self._stamp} FROM {table} WHERE alone IS NULL"  # noqa: S608
-        return Found(table, rows, lines, run(stamps).fetchall())
+        told = (
+            f"SELECT {self._stamp}, count(*), sum(n)::BIGINT, bool_or(alone IS NULL), "  # noqa: S608
+            f"list(abs(alone)) FILTER ({self._single}) FROM {table} GROUP BY {self._stamp}"
+        )
+        rows, lines = 0, 0
+        stamps: list[Stamp] = []
+        alone: list[int] = []
+        for *stamp, more_rows, more_lines, is_summed, numbers in run(told).fetchall():
+            rows, lines = rows + more_rows, lines + more_lines
+            if is_summed:
+                stamps.append(tuple(stamp))
+            alone += numbers or ()
+        return Found(table, rows, lines, stamps, alone)
 
     def accepts(self, found: Found) -> bool:
-        """Whether the parser takes all lines but those that stay whole (see `alone`).
+        """Whether the parser takes all lines but those that stay whole.
 
         Otherwise `refused_lines` selects the others.
         """
         judged = [self._is_accepted(stamp) for stamp in found.stamps]  # each, not up to the first
         return all(judged)
-
-    def alone(self, found: Found, which: str = "alone IS NOT NULL") -> list[int]:
-        """The numbers of lines that stay whole."""
-        rows = self._run(f"SELECT abs(alone) FROM {found.table} WHERE {which}")  # noqa: S608
-        return [row[0] for row in rows]
 
     def refused_lines(self, found: Found, source: str, line: str, whole: str) -> list[int]:
         """The numbers of lines whose stamp the parser refuses or remarks on; they are not summed."""

@@ -46,8 +46,9 @@ AMOUNTS: Final = {
     "contracted_cost": "ContractedCost",
 }
 OPTIONAL: Final = ("ListCost", "ContractedCost")
+DIGITS: Final = 12
 DECIMALS: Final = 18
-_PLAIN: Final = "'-?[0-9]{1,12}(\\.[0-9]{1,18})?'"
+_PLAIN: Final = f"'-?[0-9]{{1,{DIGITS}}}(\\.[0-9]{{1,{DECIMALS}}})?'"
 SUM: Final = f"DECIMAL(38,{DECIMALS})"
 
 Texts = Mapping[str, str]
@@ -118,9 +119,15 @@ class Amount:
         )
 
     @classmethod
-    def of_decimal(cls, column: str, kind: str, scale: int, *, required: bool) -> Amount:
-        """Of a column of exact numbers with at most 18 decimals, added as they are."""
-        fits = f"coalesce(abs({column}) < 1000000000000, FALSE)"
+    def of_decimal(
+        cls, column: str, kind: str, digits: int, scale: int, *, required: bool
+    ) -> Amount:
+        """Of a column of exact numbers with at most so many digits before the point and 18 after it,
+        added as they are."""
+        fits = f"{column} IS NOT NULL"
+        if digits > DIGITS:
+            limit = f"{10**DIGITS}::{kind}"
+            fits = f"coalesce({column} > -({limit}) AND {column} < {limit}, FALSE)"
         return cls(
             fits if required else f"({column} IS NULL OR {fits})",
             f"TRY_CAST({column} AS {SUM})",
