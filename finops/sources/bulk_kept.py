@@ -1,9 +1,10 @@
 """Lines kept whole, prepared by the engine many at a time: what COPY reads, without an object each.
 
 The parser reads each *shape* once (what it must accept of a line, and the texts that tell its
-machine), each charge period once and each cell of tags once. Everything else of an ordinary line is
-copied as it stands. A line that is not ordinary in every cell is *odd*: the parser reads it alone,
-so that values, rejections and remarks are its own.
+machine), each charge period once and each cell of tags once; the texts that lines have in common are
+made ready once (`bulk_labels`). Everything else of an ordinary line is copied as it stands. A line
+that is not ordinary in every cell is *odd*: the parser reads it alone, so that values, rejections and
+remarks are its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 from finops.core.period import EPOCH
 from finops.sources import bulk_sieve
 from finops.sources.bulk_engine import Engine
+from finops.sources.bulk_labels import BEFORE_CELL, COMMON, ODD, OWN, columns_of, label
 from finops.sources.bulk_sums import AMOUNTS, SPAN, STAMP, Layout, engine_name
 from finops.sources.bulk_table import (
     TAB,
@@ -42,24 +44,6 @@ SHAPE: Final = tuple(
     if name != CALLED
 )
 """A resource's name is asked for a GPU only where these tell none: such lines are odd."""
-TEXTS: Final = {
-    "charge_class": ("ChargeClass",),
-    "sub_account": ("SubAccountId",),
-    "sub_account_name": ("SubAccountName",),
-    "service": ("ServiceName",),
-    "service_category": ("ServiceCategory",),
-    "resource": ("ResourceId",),
-    "resource_name": ("ResourceName",),
-    "region": ("RegionId", "RegionName"),
-    "pricing_category": ("PricingCategory",),
-    "pricing_unit": ("PricingUnit",),
-    "consumed_unit": ("ConsumedUnit",),
-    "commitment": ("CommitmentDiscountId",),
-    "commitment_name": ("CommitmentDiscountName",),
-    "commitment_status": ("CommitmentDiscountStatus",),
-    "invoice": ("InvoiceId",),
-}
-"""Fields that are the text of a cell; of several columns the first that is filled."""
 QUANTITIES: Final = {
     "pricing_quantity": "PricingQuantity",
     "consumed_quantity": "ConsumedQuantity",
@@ -67,11 +51,12 @@ QUANTITIES: Final = {
     "contracted_unit_price": "ContractedUnitPrice",
 }
 TAGS: Final = "Tags"
-_CELLS: Final = tuple(name for names in TEXTS.values() for name in names)
+_OWN: Final = columns_of(OWN)
+_COMMON: Final = columns_of(COMMON)
 _ALLOCATED: Final = (*ALLOCATED.values(), ALLOCATED_TAGS)
 """A line that has any of them is odd: its tags are made of several cells."""
 READ: Final = tuple(
-    dict.fromkeys((*SHAPE, *SPAN, *_CELLS, *QUANTITIES.values(), TAGS, *_ALLOCATED))
+    dict.fromkeys((*SHAPE, *SPAN, *_OWN, *_COMMON, *QUANTITIES.values(), TAGS, *_ALLOCATED))
 )
 """Every column that a charge is made of, but its amounts."""
 LINE: Final = (
@@ -80,7 +65,8 @@ LINE: Final = (
     "charge_period_end",
     *AMOUNTS,
     *QUANTITIES,
-    *TEXTS,
+    *OWN,
+    *COMMON,
     "tags",
 )
 """What a line of a KeptTable tells, before its ending."""
@@ -89,10 +75,8 @@ _SOME_SPAN: Final = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NULLS: Final = ", ".join(bulk_sieve.quoted(word) for word in sorted(NULLS))
 _QUANTITY: Final = bulk_sieve.quoted("-?[0-9]{1,28}(\\.[0-9]{1,28})?")
-# Cells one after the other, each with this sign in front, which neither COPY nor the parser takes
-# for anything else: odd are other controls, a backslash, and what a cell may not begin or end with.
-_BEFORE_CELL: Final = "chr(1)"
-_ODD: Final = bulk_sieve.quoted(r"[\x00\x02-\x1F\x7F\\]|\x01[^!-~\x01]|[^!-~\x01]\x01|[^!-~\x01]$")
+_BEFORE_CELL: Final = f"chr({ord(BEFORE_CELL)})"
+_ODD: Final = bulk_sieve.quoted(ODD)
 
 
 class KeptLines:
@@ -108,6 +92,7 @@ class KeptLines:
         fields = [field for field, name in AMOUNTS.items() if name in columns]
         self._names = Names(fields, [engine_name(name) for name in self.amounts])
         self._shape = [name for name in SHAPE if name in columns]
+        self._common = [name for name in _COMMON if name in columns]
         self._has_tags = TAGS in columns
         self._templates: list[ChargeRecord] = []
         self._known = 0
@@ -124,6 +109,8 @@ class KeptLines:
         self._run(
             f"CREATE OR REPLACE TABLE moments (told VARCHAR, starts BIGINT, ends BIGINT{span})"
         )
+        common = "".join(f", {engine_name(name)} VARCHAR" for name in self._common)
+        self._run(f"CREATE OR REPLACE TABLE labels (label VARCHAR{common})")
         self._run(f"CREATE OR REPLACE TABLE maps (map VARCHAR, {engine_name(TAGS)} VARCHAR)")
         self._templates.clear()
         self._known = 0
@@ -153,6 +140,7 @@ class KeptLines:
         self._run(f"CREATE OR REPLACE TABLE kept AS {query}")
         self._learn_shapes()
         self._learn_spans()
+        self._learn_labels()
         self._learn_tags()
         self._run(f"CREATE OR REPLACE TABLE ready AS {self._ready()}")
         odd = self._run("SELECT line FROM kept ANTI JOIN ready USING (line) ORDER BY line")
@@ -191,6 +179,12 @@ class KeptLines:
         rows = [(*_span(texts), *texts) for texts in self._new(SPAN, "moments")]
         self._add("moments", rows)
 
+    def _learn_labels(self) -> None:
+        """Label None is odd."""
+        if self._common:
+            found = self._new(self._common, "labels")
+            self._add("labels", [(label(self._common, texts), *texts) for texts in found])
+
     def _learn_tags(self) -> None:
         if self._has_tags:
             self._add("maps", [(_tags(text), text) for (text,) in self._new([TAGS], "maps")])
@@ -201,13 +195,17 @@ class KeptLines:
         shape, span = (
             ", ".join(engine_name(name) for name in names) for names in (self._shape, SPAN)
         )
-        maps = f"JOIN maps USING ({engine_name(TAGS)})" if self._has_tags else ""
+        more = [("map", "maps", [TAGS])] if self._has_tags else []
+        more += [("label", "labels", self._common)] if self._common else []
+        joined = " ".join(
+            f"JOIN {table} USING ({', '.join(map(engine_name, names))})" for _, table, names in more
+        )
+        known = "".join(f" AND {text} IS NOT NULL" for text, _, _ in more)
         told = f"concat_ws({TAB}, {', '.join(self._told())})"
         return (
             f"SELECT line, shape AS kind, starts, ends{money}, {told} AS told FROM kept "  # noqa: S608
-            f"JOIN shapes USING ({shape}) JOIN moments USING ({span}) {maps} WHERE plain "
-            f"AND shape IS NOT NULL AND starts IS NOT NULL{' AND map IS NOT NULL' if maps else ''} "
-            f"AND {self._is_ordinary()} ORDER BY line"
+            f"JOIN shapes USING ({shape}) JOIN moments USING ({span}) {joined} WHERE plain "
+            f"AND shape IS NOT NULL AND starts IS NOT NULL{known} AND {self._is_ordinary()} ORDER BY line"
         )
 
     def _told(self) -> Iterator[str]:
@@ -218,8 +216,9 @@ class KeptLines:
             yield f"coalesce({with_decimals(by_field.get(field, ''))}, {UNKNOWN})"
         for name in QUANTITIES.values():
             yield f"coalesce({self._known_text((name,))}, {UNKNOWN})"
-        for names in TEXTS.values():
+        for names in OWN.values():
             yield f"coalesce({self._known_text(names)}, {UNKNOWN})"
+        yield "label" if self._common else bulk_sieve.quoted(label([], []) or "")
         yield "map" if self._has_tags else "'{}'"
 
     def _known_text(self, names: Sequence[str]) -> str:
@@ -229,7 +228,7 @@ class KeptLines:
         return f"coalesce({', '.join(known)})" if known else "NULL"
 
     def _is_ordinary(self) -> str:
-        cells = (f", {_BEFORE_CELL}, {engine_name(n)}" for n in _CELLS if n in self.columns)
+        cells = (f", {_BEFORE_CELL}, {engine_name(n)}" for n in _OWN if n in self.columns)
         found = [f"NOT regexp_matches(concat(''{''.join(cells)}), {_ODD})"]
         found += [f"{engine_name(name)} = ''" for name in _ALLOCATED if name in self.columns]
         for name in QUANTITIES.values():

@@ -192,8 +192,10 @@ class ParquetLines:
         )
         chosen = [engine_name(name) for name in (*self._kept.columns, *self._kept.amounts)]
         chosen += [f"d_{engine_name(name)}" for name in self._kept.amounts]
+        # An inner join would make a place in memory for every number between the first and the last.
         joined = (
-            f"SELECT line, {', '.join(chosen)} FROM {found.table} JOIN {others} ON alone = line"  # noqa: S608
+            f"SELECT line, {', '.join(chosen)} FROM {others} "  # noqa: S608
+            f"LEFT JOIN (SELECT * FROM {found.table} WHERE alone >= 0) ON alone = line"
         )
         ((count,),) = run(f"SELECT count(*) FROM {others}").fetchall()  # noqa: S608
         if count <= WHOLE_LINES:
