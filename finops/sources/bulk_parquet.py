@@ -9,7 +9,7 @@ from typing import Any, Final
 from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead
 from finops.sources.bulk_engine import Engine, Side
-from finops.sources.bulk_kept import SHAPE, KeptLines
+from finops.sources.bulk_kept import KeptLines
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import (
     AMOUNTS,
@@ -100,9 +100,8 @@ class ParquetLines:
         self._sums = Sums(engine, self._layout, "alone < 0")
         self._kept = KeptLines(engine, places)
         kinds = (*self._layout.kind, *SPAN)
-        self._told = [name for name in SHAPE if name in places and name not in kinds]
         self._usual_rows = self._most_rows = MOST_ROWS
-        self._others = [n for n in self._kept.columns if n not in (*kinds, *self._told)]
+        self._others = [n for n in self._kept.columns if n not in kinds]
 
     def records(
         self, account: Account, build: Build, threads: int
@@ -178,7 +177,7 @@ class ParquetLines:
     def _summed(self, rows: Rows, side: Side) -> Summed:
         """Sums of some rows, and the lines that stay whole."""
         source, run = self._source(rows), side.connection.execute
-        query = grouped(self._layout, source, self._line, self._whole, self._told, self._mark)
+        query = grouped(self._layout, source, self._line, self._whole, signs=True, mark=self._mark)
         found = self._sums.find(query, side)
         others, whole = f"others_{side.number}", f"whole_{side.number}"
         texts = "".join(

@@ -223,19 +223,18 @@ def grouped(
     source: str,
     line: str,
     whole: str,
-    told: Sequence[str] | None = None,
+    *,
+    signs: bool = False,
     mark: str = "alone",
 ) -> str:
     """The SELECT that sums a source's lines; a line to stay whole is a row of its own.
 
     `line` gives a line's number and `whole` says of each whether it stays whole: its number stands in
-    `alone`. With `told`, such a row also tells the texts of these columns, and its number is below zero
-    where an amount is uncertain. `mark` is a name that no column of the source has.
+    `alone`. With `signs` it is below zero where an amount is uncertain. `mark` is a name that no column
+    of the source has.
     """
     names = (*layout.kind, *SPAN)
-    number = (
-        f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if told is not None else line
-    )
+    number = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if signs else line
     # Said once, for the engine takes long to read such a condition, and longer to read it often.
     marked = f"(SELECT *, CASE WHEN {whole} THEN {number} END AS {mark} FROM {source})"  # noqa: S608
     chosen = [f"{layout.keys[name]} AS {engine_name(name)}" for name in names]
@@ -243,9 +242,6 @@ def grouped(
     chosen += ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         chosen += amount.totals(engine_name(name))
-    for name in told or ():
-        text = f"CASE WHEN {mark} IS NOT NULL THEN {layout.texts[name]} END"
-        chosen.append(f"coalesce(min({text}), '') AS {engine_name(name)}")
     places = (str(len(names) + place) for place in (1, 2))
     groups = ", ".join((*(layout.groups[name] for name in names), *places))
     return f"SELECT {', '.join(chosen)} FROM {marked} GROUP BY {groups}"  # noqa: S608
