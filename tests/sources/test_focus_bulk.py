@@ -633,6 +633,12 @@ TIMES = """
         "(i::DECIMAL(38,10) * 1000000000000) AS EffectiveCost",
         "(i / 3)::DECIMAL(38,24) AS BilledCost, i::HUGEINT AS EffectiveCost",
         "'1e-' || i AS BilledCost, i::FLOAT AS EffectiveCost",
+        "(999999999970 + i)::DECIMAL(13,0) AS BilledCost, "
+        "-(999999999970 + i)::DECIMAL(38,18) AS EffectiveCost",
+        "CASE WHEN i % 2 = 0 THEN 999999999999 - i ELSE i - 1000000000001 END::BIGINT AS BilledCost, "
+        "(i - 30)::TINYINT AS EffectiveCost, (99999999999.5 - i)::DECIMAL(12,1) AS ContractedCost",
+        "(i // 3)::DECIMAL(9,2) AS BilledCost, (i // 2)::DECIMAL(12,5) AS EffectiveCost, "
+        '(i % 2)::DECIMAL(20,6) AS ContractedCost, i AS "ALONE"',
     ],
 )
 def test_parquet_of_any_types(folder: Path, amounts: str) -> None:
