@@ -23,6 +23,7 @@ from finops.ledger.probe import probe
 from finops.ledger.queries.answers import missing_hours
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.source_hours import source_hours
+from finops.ledger.queries.sources import health
 from tests.ledger.doors import command
 from tests.ledger.stores import PROMETHEUS, from_samples, prometheus, replay
 
@@ -95,6 +96,8 @@ def test_the_map_tells_answered_with_nothing_from_read_and_from_not_read(tmp_pat
     source = collected(tmp_path)
     hours = source_hours(Period(START, START + 7 * HOUR))["prod"]
     assert hours == ["whole", "whole", "empty", "empty", "empty", "whole", "unread"]
+    (row,) = health(SIX.end)
+    assert (row["empty_hours"], row["incomplete_hours"], row["coverage"]) == (3, 0, "1.0000")
     user = User.objects.create_user("Ada")
     user.groups.add(Group.objects.get_or_create(name="engineer")[0])
     client = Client()
@@ -106,6 +109,7 @@ def test_the_map_tells_answered_with_nothing_from_read_and_from_not_read(tmp_pat
     assert "the store was at work" in third and "n1:9100" in third and "60 times" in third
     assert "no other target shows that the store was at work" in fifth
     assert "answered: nothing there" in client.get(reverse("sources")).content.decode()
+    assert command("sources")["sources"][0]["empty_hours"] == 0  # of the last seven days: none
 
 
 def test_readings_that_came_later_make_an_hour_whole() -> None:

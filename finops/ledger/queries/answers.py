@@ -72,6 +72,13 @@ def covers(hour: datetime, spans: Iterable[Span]) -> bool:
     return reached >= hour + HOUR
 
 
+def is_empty_hour(hour: datetime, fetches: Iterable[Answer]) -> bool:
+    """Whether complete fetches cover an hour and none of them brought a reading of it."""
+    mine = [one for one in fetches if one.complete and one.reaches_into(hour)]
+    is_whole = covers(hour, ((one.start, one.end) for one in mine))
+    return is_whole and all(one.is_empty(hour) for one in mine)
+
+
 def missing_hours(
     period: Period, as_of: datetime | None = None
 ) -> Iterator[tuple[str, list[datetime], list[datetime]]]:

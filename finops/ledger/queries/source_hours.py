@@ -15,7 +15,7 @@ from finops.core.tokens import SeriesPeriod
 from finops.ledger.models import Fetch, FetchedPart, QuietHour, Series, Source, TokenHour, UsageHour
 from finops.sources.engines import ROLES
 
-from .answers import Answer, answers, covers
+from .answers import Answer, answers, covers, is_empty_hour
 from .token_rows import Known
 from .tokens import series_of_source
 
@@ -81,7 +81,7 @@ def _state(hour: datetime, fetches: list[Answer]) -> str:
     complete = [one for one in mine if one.complete]
     if not covers(hour, ((one.start, one.end) for one in complete)):
         return PART if mine else UNREAD
-    return EMPTY if all(one.is_empty(hour) for one in complete) else WHOLE
+    return EMPTY if is_empty_hour(hour, complete) else WHOLE
 
 
 def _of_files(period: Period) -> list[tuple[str, datetime]]:

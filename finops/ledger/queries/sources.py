@@ -12,6 +12,8 @@ from finops.core.period import Period, hour_of, instant_of, rfc3339
 from finops.ledger.models import Fetch, FetchedPart, Source, TokenHour, UsageHour
 from finops.ledger.models.evidence import REPLICA_LABELS
 
+from .answers import answers, is_empty_hour
+
 HEALTH_DAYS = 7
 LATE = timedelta(hours=3)
 
@@ -124,6 +126,7 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
         "incomplete_hours": len(
             list(_missing_hours(source, Period(at - timedelta(days=HEALTH_DAYS), at)))
         ),
+        "empty_hours": _empty_hours(source, at),
         "backlog_hours": _backlog(source, at),
         "readings_last_day": day.aggregate(n=Sum("readings"))["n"] or 0,
         "last_success": None if success is None else rfc3339(success),
@@ -135,6 +138,15 @@ def _health(source: Source, at: datetime) -> dict[str, Any]:
         if last is None
         else {"at": rfc3339(last.at), "complete": last.complete, "warnings": list(last.warnings)},
     }
+
+
+def _empty_hours(source: Source, at: datetime) -> int:
+    """Hours of the last seven days that the store answered whole and with nothing."""
+    period = _since(source, at)
+    if period is None:
+        return 0
+    fetches = answers(period, source=source).get(source.name, [])
+    return sum(is_empty_hour(hour, fetches) for hour in period.hours())
 
 
 def _backlog(source: Source, at: datetime) -> int:
