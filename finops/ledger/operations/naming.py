@@ -218,13 +218,13 @@ class Names:
 
     def _make_targets(self, names: Iterable[tuple[str, str]]) -> None:
         new = [
-            Target(source=self.source, job=job, instance=instance)
+            b"%d\t%s\t%s\n" % (self.source.pk, text_field(job), text_field(instance))
             for job, instance in sorted(names)
             if (job, instance) not in self._targets
         ]
         if new:
             self._lock_new_names()
-            Target.objects.bulk_create(new, ignore_conflicts=True)
+            copy_new_lines(Target, ("source_id", "job", "instance"), new)
             self._targets = self._all_targets()
 
     def _look_up(self, targets: Iterable[int]) -> None:
