@@ -25,9 +25,16 @@ def active_sources() -> list[Source]:
 
 def complete_windows(source: Source, period: Period) -> list[Period]:
     """The spans of a period that were fetched whole, joined and in order."""
+    return _complete_spans(source.pk, period)
+
+
+def _complete_spans(source_id: int, period: Period, as_of: datetime | None = None) -> list[Period]:
+    """The same, as it was known at an instant where one is given."""
     rows = Fetch.objects.filter(
-        source=source, complete=True, window_start__lt=period.end, window_end__gt=period.start
+        source=source_id, complete=True, window_start__lt=period.end, window_end__gt=period.start
     ).order_by("window_start")
+    if as_of is not None:
+        rows = rows.filter(at__lte=as_of)
     spans = (
         Period(max(start, period.start), min(end, period.end))
         for start, end in rows.values_list("window_start", "window_end")
@@ -44,13 +51,19 @@ def unfinished_windows(
     as_of: datetime, source_id: int | None = None
 ) -> list[tuple[int, datetime, datetime]]:
     """The windows of which some shards were fetched and others not yet, with their source; of one
-    source where it is given."""
+    source where it is given. A window whose every instant was fetched whole in other windows, as
+    when a run goes on otherwise than it was begun, is none of them."""
     span = {name: OuterRef(name) for name in ("source_id", "window_start", "window_end")}
     whole = Fetch.objects.filter(**span, complete=True, at__lte=as_of)
     fetched = FetchedPart.objects.filter(at__lte=as_of).exclude(Exists(whole))
     if source_id is not None:
         fetched = fetched.filter(source_id=source_id)
-    return list(fetched.values_list("source_id", "window_start", "window_end").distinct())
+    found = fetched.values_list("source_id", "window_start", "window_end").distinct()
+    return [
+        (source, start, end)
+        for source, start, end in found
+        if _complete_spans(source, window := Period(start, end), as_of) != [window]
+    ]
 
 
 def uncollected(source: Source, period: Period) -> list[Period]:
