@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Collection
 from random import Random
 from typing import Any
 
 import pytest
 
 from finops.ledger.models import Series, Source, TokenHour
+from finops.ledger.operations import derive
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.derive import differences
 from finops.ledger.operations.standings import Standings, Stood
@@ -74,8 +76,8 @@ def gone_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     before = Standings.before
 
-    def counting(self: Standings, first_hour_ms: int) -> dict[int, Stood]:
-        stood = before(self, first_hour_ms)
+    def counting(self: Standings, first_hour_ms: int, wanted: Collection[int]) -> dict[int, Stood]:
+        stood = before(self, first_hour_ms, wanted)
         found.append(len(stood))
         return stood
 
@@ -180,3 +182,40 @@ def test_what_was_not_posted_is_forgotten(gone_on: list[int]) -> None:
     post(hand, 1, second, at_hand)
     assert gone_on == [0, 0]
     assert from_readings(hand) == []
+
+
+def test_of_openings_only_those_that_may_be_births_are_counted_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another document tells that the job was read earlier: what started between is born (§2.4);
+    an engine that was marked a day before is not asked again."""
+    day_ms = 24 * HOUR_MS
+    marks = {"old": FIRST_MS - day_ms, "near": FIRST_MS - 5_000, "young": FIRST_MS + 10_000}
+    readings: Readings = {}
+    for pod, mark_ms in marks.items():
+        labels = tuple(sorted({"job": "vllm", "instance": f"{pod}:8000", "pod": pod}.items()))
+        times = [FIRST_MS + 20_000 + STEP_MS * step for step in range(90)]
+        counted = [(t, 17.0 + 90 * n) for n, t in enumerate(times)]
+        readings["vllm:prompt_tokens_total", labels] = counted
+        readings["process_start_time_seconds", labels] = [(t, mark_ms / 1000) for t in times]
+    other = (("instance", "other:8000"), ("job", "vllm"))
+    earlier = [SeriesReadings("up", other, array("q", [FIRST_MS]), array("d", [1.0]))]
+    (found,) = windows_of([readings], HOURS, HOURS)
+    asked: set[str] = set()
+    together = derive._derive_together
+
+    def noting(targets: Any, *others: Any) -> None:
+        asked.update(target.instance for target in targets)
+        together(targets, *others)
+
+    source = a_source("moved")
+    post(source, 0, found, None)
+    monkeypatch.setattr(derive, "_derive_together", noting)
+    post(source, 1, earlier, None)
+    openings = dict.fromkeys(marks, 0)
+    for (_, pod, _, _), row in sorted(rows(source).items(), key=lambda item: item[0][-1]):
+        if row["hour"] == START:
+            openings[pod] = row["opening_tokens"]
+    assert openings == {"old": 17, "near": 17, "young": 0}
+    assert asked - {"other:8000"} == {"near:8000", "young:8000"}
+    assert from_readings(source) == []

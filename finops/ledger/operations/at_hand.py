@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from django.db import connections
@@ -20,13 +20,13 @@ from django.db import connections
 from finops.core.counter import DAY_MS
 from finops.core.held_pieces import Usual
 from finops.core.period import HOUR_MS
-from finops.core.steps import lower_median_of
 from finops.ledger.models import Series, Source
 from finops.ledger.which import ledger_name
 
 from .bulk_text import instants, numbers
 from .device_labels import device_of
-from .gauges import LOOK_BACK_MS, Column, Columns, Gauges
+from .gauges import LOOK_BACK_MS, Column, Gauges
+from .held_readings import KEPT_MS, Held, Late
 from .naming import Known, Names
 from .roles import CACHE_ROLES, DEVICE_ROLES, NODE_ROLES, PROCESS_ROLE
 from .standings import Standings
@@ -35,7 +35,6 @@ TIMED = ("kv_usage", "device_used_bytes")
 """Roles whose readings' own times count; what stands beside them is only looked up."""
 
 COUNTERS = ("prompt", "generation")
-KEPT_MS = HOUR_MS + LOOK_BACK_MS
 READ = frozenset((*TIMED, *CACHE_ROLES, *DEVICE_ROLES, *NODE_ROLES, PROCESS_ROLE))
 ELSEWHERE = frozenset((*NODE_ROLES, PROCESS_ROLE))
 DERIVED = frozenset(("kv_usage", *DEVICE_ROLES, *ELSEWHERE))
@@ -54,103 +53,6 @@ _COUNTS = """
 SELECT target_id, count(*) FROM ledger_series
 WHERE target_id = ANY(%s::bigint[]) AND role = ANY(%s) GROUP BY target_id
 """
-
-
-@dataclass(slots=True)
-class Held:
-    """The readings of one series that this run has posted: the last hours of them, how often each
-    step of a UTC day came, and whether they are of one replica and rose in time throughout.
-
-    `before_ms` and `was` are the last reading and the usual intervals before the newest window.
-    """
-
-    replica: str
-    first_ms: int
-    pieces: list[Columns] = field(default_factory=list)
-    steps: dict[int, dict[int, int]] = field(default_factory=dict)
-    usual: dict[int, int] = field(default_factory=dict)
-    is_usual: bool = True
-    is_new: bool = True
-    last_ms: int | None = None
-    before_ms: int | None = None
-    was: dict[int, int] = field(default_factory=dict)
-
-    def add(self, replica: str, times: Column, values: Column, is_timed: bool) -> None:
-        """Takes the readings of one more window."""
-        last = self.last_ms
-        if replica != self.replica or (last is not None and times[0] <= last):
-            self.is_usual = False
-        self.before_ms, self.was = last, dict(self.usual)
-        self.pieces.append((times, values))
-        self.last_ms = int(times[-1])
-        if is_timed and self.is_usual:
-            self._count(times if last is None else np.concatenate(([last], times)))
-
-    def _count(self, times: Column) -> None:
-        """Counts the steps between these readings, each in the day of the reading it ends at."""
-        steps, days = times[1:] - times[:-1], times[1:] // DAY_MS
-        if not len(steps):
-            return
-        for day in (days[:1] if days[0] == days[-1] else np.unique(days)).tolist():
-            counts = self.steps.setdefault(day, {})
-            for length, count in _counted(steps if days[0] == days[-1] else steps[days == day]):
-                counts[length] = counts.get(length, 0) + count
-            self.usual[day] = lower_median_of(counts)
-        if (first := self.first_ms // DAY_MS) not in self.steps:
-            self.usual[first] = next(iter(self.usual.values()))  # as `core.cache` has it
-
-    def columns(self, from_ms: int, *, and_before: bool) -> Columns | None:
-        """The readings from an instant on, and the one before where it is asked for; None without
-        any."""
-        if self.last_ms is None or self.last_ms < from_ms:
-            return None
-        first = len(self.pieces) - 1
-        while first and self.pieces[first - 1][0][-1] >= from_ms:
-            first -= 1
-        times, values = self.pieces[first]
-        low = int(times.searchsorted(from_ms))
-        if and_before and low:
-            low -= 1
-        elif and_before and first:
-            first, low = first - 1, -1
-            times, values = self.pieces[first]
-        more = self.pieces[first + 1 :]
-        if not more:
-            return times[low:], values[low:]
-        return (
-            np.concatenate([times[low:], *(piece[0] for piece in more)]),
-            np.concatenate([values[low:], *(piece[1] for piece in more)]),
-        )
-
-    def forget_before(self, from_ms: int) -> None:
-        """Lets go of readings that no later window needs: of those before, the last stays."""
-        self.is_new = False
-        passed = 0
-        while passed < len(self.pieces) and self.pieces[passed][0][-1] < from_ms:
-            passed += 1
-        if passed:
-            times, values = self.pieces[passed - 1]
-            self.pieces[:passed] = [(times[-1:].copy(), values[-1:].copy())]
-        self.pieces[passed:] = [_late(piece, from_ms) for piece in self.pieces[passed:]]
-        for day in [day for day in self.steps if day < from_ms // DAY_MS - 1]:
-            del self.steps[day], self.usual[day]
-
-
-def _late(piece: Columns, from_ms: int) -> Columns:
-    """A piece without its beginning where that is long; the last reading before stays."""
-    times, values = piece
-    if times[0] >= from_ms - KEPT_MS:
-        return piece
-    low = max(0, int(times.searchsorted(from_ms)) - 1)
-    return times[low:].copy(), values[low:].copy()
-
-
-def _counted(steps: Column) -> Iterable[tuple[int, int]]:
-    """The lengths of steps, and how often each came."""
-    if (steps == steps[0]).all():
-        return ((int(steps[0]), len(steps)),)
-    lengths, often = np.unique(steps, return_counts=True)
-    return zip(lengths.tolist(), often.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +80,15 @@ class AtHand:
         self._held: dict[int, Held] = {}
         self._targets: dict[int, Target] = {}
         self._bare: set[int] = set()
+        self._fresh: set[int] = set()
+        self._times: dict[int, tuple[array[int], Column]] = {}  # by identity, while it is held
+        self._from_ms = 0
         self._names: Names | None = None
         self.standings = Standings()
         self.earliest_ms: dict[str, int] = {}
         """Of each job; what stands in the ledger is no later."""
+        self.latest_ms = 0
+        """The last reading of all."""
 
     def forget(self) -> None:
         """Nothing is at hand any more: what was to be posted was not."""
@@ -189,6 +96,8 @@ class AtHand:
         self._held.clear()
         self._targets.clear()
         self._bare.clear()
+        self._fresh.clear()
+        self._times.clear()
         self._names = None
         self.standings.forget()
         self.earliest_ms = {}
@@ -211,11 +120,13 @@ class AtHand:
             return
         last = max(times[-1], self._documents.get(document, times[-1]))
         self._documents[document] = last
+        self.latest_ms = max(self.latest_ms, last)
         held = self._held.get(series.pk)
         if held is None:
             held = self._held[series.pk] = Held(replica, times[0])
-        columns = np.frombuffer(times, np.int64), np.frombuffer(values, np.float64)
-        held.add(replica, *columns, series.role in TIMED)
+        self._fresh.add(series.pk)
+        shared = self._times.setdefault(id(times), (times, np.frombuffer(times, np.int64)))[1]
+        held.add(replica, shared, np.frombuffer(values, np.float64), series.role in TIMED)
 
     def ready(self, since: Mapping[int, int]) -> dict[int, list[list[Series]]]:
         """The series of those of the targets that can be derived from what is at hand, by the hour
@@ -279,10 +190,20 @@ class AtHand:
         return {} if held is None else held.usual
 
     def end_window(self, until_ms: int) -> None:
-        """Lets go of what no window from an instant on needs."""
+        """Lets go of what no window from an instant on needs: of the series just posted at once, of
+        all others (those of shards whose turn comes, and those that have ended) a window later."""
         from_ms = until_ms // HOUR_MS * HOUR_MS - KEPT_MS
-        for held in self._held.values():
-            held.forget_before(from_ms)
+        if from_ms != self._from_ms:
+            for pk, held in self._held.items():
+                if pk not in self._fresh:
+                    held.forget_before(self._from_ms, {})
+            self._from_ms = from_ms
+        late: Late = {}
+        for pk in self._fresh:
+            if pk in self._held:
+                self._held[pk].forget_before(from_ms, late)
+        self._fresh.clear()
+        self._times.clear()
         day_ms = (from_ms // DAY_MS - 1) * DAY_MS
         self._documents = {name: last for name, last in self._documents.items() if last >= day_ms}
 
@@ -329,14 +250,6 @@ class AtHand:
         if any(one.was.get(day, one.usual.get(day)) != one.usual.get(day) for one in timed):
             return None
         is_new = any(one.is_new for one in held) and not all(one.is_new for one in held)
-        if is_new or not all(_held_its_hour(one, new_ms) for one in timed):
+        if is_new or not all(one.held_hour_before(new_ms) for one in timed):
             return new_ms - HOUR_MS
         return new_ms
-
-
-def _held_its_hour(held: Held, new_ms: int) -> bool:
-    """Whether the last reading before held to the end of the hour before already."""
-    if held.before_ms is None:
-        return True
-    usual = held.was.get(held.before_ms // DAY_MS)
-    return usual is not None and held.before_ms < new_ms <= held.before_ms + usual

@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import cache, partial
 
 from django.db import connections
-from django.db.models import Min
 
 from finops.core.counter import DAY_MS
 from finops.core.period import HOUR_MS, instant_of, milliseconds
@@ -33,7 +32,7 @@ from .roles import CACHE_ROLES, COUNTER_ROLES, DEVICE_ROLES, MARK_ROLES, NODE_RO
 GAUGE_ROLES = ("kv_usage", *DEVICE_ROLES, PROCESS_ROLE, *NODE_ROLES)
 READ_BESIDE = (*GAUGE_ROLES, *CACHE_ROLES)
 GAUGE_TARGETS_AT_ONCE = 32
-TARGETS_AT_HAND_AT_ONCE = 256
+TARGET_HOURS_AT_HAND_AT_ONCE = 600
 TARGET_HOURS_AT_ONCE = 64
 _NO_POSTING = instant_of(0)
 
@@ -118,11 +117,7 @@ def derive_affected(
     doubtful: set[int] = set()
     # A job's earliest reading only moves back: where none moved what was told, none moves it now.
     if alone and (moved := affected.moved(earliest())):
-        openings = TokenHour.objects.filter(
-            series__target__source=source, series__target__job__in=moved, opening_tokens__gt=0
-        )
-        for target, hour in openings.values_list("series__target").annotate(Min("hour")):
-            first = milliseconds(hour)
+        for target, first in _perhaps_born(source, {job: earliest()[job] for job in moved}):
             doubtful.add(target)
             affected.targets[target] = min(first, affected.targets.get(target, first))
     locked = Target.objects.select_for_update().order_by("pk").filter(pk__in=affected.targets)
@@ -138,6 +133,21 @@ def derive_affected(
     done = _derive_gauges_at_hand(affected.targets, at_hand, at) if at_hand is not None else set()
     left = [target for target in targets if target not in done]
     _derive_gauges(left, affected.targets, at)
+
+
+def _perhaps_born(source: Source, earliest: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """The targets of jobs with a counter whose opening may be a birth now, each with the hour (ms)
+    of it. A mark from before the job's earliest reading proves none; whoever was marked again since
+    then, or came near it, is asked anew."""
+    openings = TokenHour.objects.filter(
+        series__target__source=source, series__target__job__in=earliest, opening_tokens__gt=0
+    )
+    names = ("series__target", "series__target__job", "hour", "restarts", "facts", "carry")
+    for target, job, hour, restarts, facts, carry in openings.values_list(*names).iterator():
+        marks = [us for counter in carry["counters"] for us in counter[1].values()]
+        is_plain = marks and not restarts and "alternations" not in facts
+        if not is_plain or max(marks) // 1000 + HOUR_MS >= earliest[job]:
+            yield target, milliseconds(hour)
 
 
 def _together(
@@ -177,8 +187,10 @@ def _derive_gauges_at_hand(since: Mapping[int, int], at_hand: AtHand, at: dateti
     """The hours of KV caches and devices of the targets whose gauges are at hand; gives those."""
     done: set[int] = set()
     for from_ms, wanted in sorted(at_hand.ready(since).items()):
-        for start in range(0, len(wanted), TARGETS_AT_HAND_AT_ONCE):
-            some = wanted[start : start + TARGETS_AT_HAND_AT_ONCE]
+        hours = max(1, (at_hand.latest_ms - from_ms) // HOUR_MS + 1)
+        size = max(1, TARGET_HOURS_AT_HAND_AT_ONCE // hours)
+        for start in range(0, len(wanted), size):
+            some = wanted[start : start + size]
             derive_caches_at_hand(some, at_hand, from_ms, at=at)
             derive_devices_at_hand(some, at_hand, from_ms, at=at)
         done |= {series[0].target_id for series in wanted}

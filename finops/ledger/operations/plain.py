@@ -237,15 +237,18 @@ class Plain:
         """Each counter after its newest row; targets with a row from the document's first hour on
         are left out."""
         first_ms = min((held.first_hour_ms for held in self.held.values()), default=0)
-        stood = self.standings.before(first_ms)
-        targets = {
+        counters = {
             known.pk: target
             for target, held in self.held.items()
             if held.is_plain
             for known in self.names.by_target[target].values()
             if known.role in COUNTER_ROLES
-            and known.pk not in stood
-            and (known.pk in held.columns or not stood)
+        }
+        stood = self.standings.before(first_ms, counters)
+        targets = {
+            pk: target
+            for pk, target in counters.items()
+            if pk not in stood and (not stood or pk in self.held[target].columns)
         }
         states: dict[int, _Before] = dict(stood)
         if not targets:
