@@ -311,7 +311,7 @@ def drain(url: str, since: datetime, until: datetime, at_once: int | None = None
     from finops.ledger import store
     from finops.ledger.access import Access
     from finops.ledger.fetch import Door
-    from finops.ledger.operations.collect import cut
+    from finops.ledger.operations.planning import cut
     from finops.ledger.probe import probe
 
     answered = {"bytes": 0, "requests": 0}
@@ -336,8 +336,8 @@ def drain(url: str, since: datetime, until: datetime, at_once: int | None = None
     with Draining(access) as door:
         if at_once is not None:
             door._turn = BoundedSemaphore(at_once)
-        for window in cut(door, (), Period(since, until)):
-            store.gather(door, (), window)
+        for piece in cut(door, (), Period(since, until), is_first=since == START):
+            store.gather(door, (), piece.window, piece.shard)
     return answered | {"seconds": time.perf_counter() - before}
 
 

@@ -228,7 +228,8 @@ class Door:
 
     `without_remote_read` is whether remote read is not, or no longer, what the store is asked by: it
     failed before on this way, and is not tried anew with each window. `has_answered` is whether the
-    store has answered anything at all.
+    store has answered anything at all. `listed` is the question and answer that the shards of a
+    window share (`store.py`).
     """
 
     access: Access
@@ -237,6 +238,7 @@ class Door:
     def __enter__(self) -> Door:
         self.base = checked_url(self.access.url)
         self.told: dict[str, str] = {}
+        self.listed: tuple[Any, Any] | None = None
         self._secret = self._read_secret()
         self._turn = BoundedSemaphore(REQUESTS_AT_ONCE)
         self._opened = Opened()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from finops.sources.records import SeriesReadings
+from finops.sources.shards import number_of
 
-from .selecting import Selector
+from .selecting import Selector, selectors_of, selectors_of_instances
 
 Name = tuple[str, tuple[tuple[str, str], ...]]
 Rows = Sequence[Mapping[str, str]]
@@ -39,6 +40,29 @@ class Listing:
             return False
         self._seen |= new
         return True
+
+
+def listings(
+    body: bytes,
+    rows: Sequence[Mapping[str, str]],
+    warnings: list[str],
+    matchers: Sequence[str],
+    most: int,
+    count: int,
+) -> list[Listing]:
+    """An answer's series as they are asked for, at most so many at once, by shard of so many."""
+    if count == 1:
+        return [Listing(body, rows, warnings, list(selectors_of(rows, matchers, most)), not rows)]
+    shared: list[list[Mapping[str, str]]] = [[] for _ in range(count)]
+    for row in rows:
+        shared[number_of(row.get("instance", ""), count) - 1].append(row)
+    found = []
+    for own in shared:
+        selectors = list(selectors_of_instances(own, matchers, most))
+        # As text until it is looked at: label sets take several times the memory.
+        text = orjson.dumps({"data": own})
+        found.append(Listing(text, (), warnings, selectors, not rows))
+    return found
 
 
 def _apart(row: Mapping[str, str]) -> Name:

@@ -29,7 +29,7 @@ from finops.sources.shards import WHOLE, Shard
 from .access import FetchFailed
 from .ahead import Ahead, Closed, in_order
 from .fetch import REQUESTS_AT_ONCE, Door
-from .listing import Listing
+from .listing import Listing, listings
 from .quiet import Quiet
 from .selecting import (
     NotPlain,
@@ -37,8 +37,6 @@ from .selecting import (
     alternatives_of,
     names_matcher,
     plain,
-    selectors_of,
-    selectors_of_instances,
     text_of,
 )
 
@@ -115,25 +113,30 @@ def _rows(answer: Any, base: str) -> tuple[list[dict[str, str]], list[str]]:
 
 
 def _listing(door: Door, matchers: Sequence[str], period: Period, shard: Shard) -> Listing:
-    """The series of a window, and how they are asked for."""
+    """The series of a window, or of a shard of it, and how they are asked for. Where shards of one
+    window come one after the other, the store is asked once, unless it warned."""
     hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
     most = MAX_SERIES_HOURS_A_QUERY // hours
-    read = partial(_read_listing, base=door.base, matchers=tuple(matchers), most=most, shard=shard)
-    found: Listing = door.post(_SERIES, _series_form(matchers, period), read)
+    read = partial(
+        _read_listings, base=door.base, matchers=tuple(matchers), most=most, count=shard.count
+    )
+    form = _series_form(matchers, period)
+    asked = (shard.count, *form)
+    if door.listed is None or door.listed[0] != asked:
+        door.listed = asked, door.post(_SERIES, form, read)
+    found: Listing = door.listed[1][shard.number - 1]
+    if shard.is_whole or found.warnings:
+        door.listed = None
     return found
 
 
 @lru_cache(maxsize=2)
-def _read_listing(
-    body: bytes, *, base: str, matchers: tuple[str, ...], most: int, shard: Shard
-) -> Listing:
-    """What an answer to /api/v1/series says; hour after hour it is the same."""
+def _read_listings(
+    body: bytes, *, base: str, matchers: tuple[str, ...], most: int, count: int
+) -> list[Listing]:
+    """What an answer to /api/v1/series says, by shard; hour after hour it is the same."""
     rows, warnings = _rows(orjson.loads(body), base)
-    if shard.is_whole:
-        return Listing(body, rows, warnings, list(selectors_of(rows, matchers, most)), not rows)
-    own = [row for row in rows if shard.holds(row.get("instance", ""))]
-    selectors = list(selectors_of_instances(own, matchers, most))
-    return Listing(body, own, warnings, selectors, not rows)
+    return listings(body, rows, warnings, matchers, most, count)
 
 
 def asked_ahead() -> Ahead:

@@ -21,12 +21,8 @@ from finops.ledger.access import FetchFailed
 from finops.ledger.fetch import Door
 from finops.ledger.models import Source
 from finops.ledger.operations import folder, part_reading, spool, summing_again
-from finops.ledger.operations.collect import (
-    collect_window,
-    shards_of,
-    whole_hours,
-    windows_of,
-)
+from finops.ledger.operations.collect import collect_window
+from finops.ledger.operations.planning import pieces_of, shared_out, whole_hours
 from finops.ledger.operations.sources import access_to, limits_of_stores, note_probe
 from finops.ledger.queries.sources import active_sources
 from finops.ledger.which import use_ledger
@@ -53,26 +49,25 @@ def collect_all() -> int:
 @shared_task(name="finops.ledger.tasks.collect_source", acks_late=True)
 def collect_source(*, source: str, at: str | None = None) -> int:
     """Sends one task for every whole hour of a source that is missing, oldest first; of a large
-    source, one for each shard of the hour."""
+    source, one for each shard of the hour. A long way back it is whole days, or parts of them."""
     now = _instant(at)
     with use_ledger("default"):
         row = Source.objects.get(name=source)
         note_probe(row, at=now)
         try:
             with Door(access_to(row), limits_of_stores()) as door:
-                planned = whole_hours(windows_of(row, door, at=now), now)[:WINDOWS_A_RUN]
-                shards = shards_of(row, door, planned)
+                planned = whole_hours(pieces_of(row, door, at=now), now)[:WINDOWS_A_RUN]
+                asked = shared_out(row, door, planned)
         except FetchFailed as error:
             logger.warning("%s cannot be collected: %s", source, error)
             return 0
-    asked = [(window, shard) for window in planned for shard in shards]
-    for window, shard in asked:
+    for piece in asked:
         collect_source_window.delay(
             source=source,
-            start=rfc3339(window.start),
-            end=rfc3339(window.end),
-            shard=shard.number,
-            shards=shard.count,
+            start=rfc3339(piece.window.start),
+            end=rfc3339(piece.window.end),
+            shard=piece.shard.number,
+            shards=piece.shard.count,
         )
     return len(asked)
 

@@ -30,14 +30,19 @@ class Shard:
 
     def holds(self, instance: str) -> bool:
         """Whether the series of an instance belong to the shard."""
-        return _number_of(instance) % self.count == self.number - 1
+        return number_of(instance, self.count) == self.number
 
     def __str__(self) -> str:
         return f"shard {self.number} of {self.count}"
 
 
+def number_of(instance: str, count: int) -> int:
+    """The number, from 1 on, of the shard among so many that the series of an instance belong to."""
+    return _digest_of(instance) % count + 1
+
+
 @lru_cache(maxsize=1 << 14)
-def _number_of(instance: str) -> int:
+def _digest_of(instance: str) -> int:
     digest = hashlib.sha256(instance.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8])
 

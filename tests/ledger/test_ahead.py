@@ -28,7 +28,6 @@ from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.sources import add_source
 from finops.ledger.store import Gathered
 from finops.sources.records import SeriesReadings
-from finops.sources.shards import Shard
 from tests.ledger.stores import PROMETHEUS, from_samples, prometheus
 from tests.ledger.test_backfill import A_STEP, START, at, series
 from tests.ledger.totals import token_totals
@@ -310,12 +309,12 @@ def test_a_listing_knows_the_series_it_names_and_no_others() -> None:
 
 def test_a_listing_serves_again_for_the_same_answer_to_the_same() -> None:
     body = listing("a", "b", "c").body
-    asked = {"base": "http://x", "matchers": (), "most": 2, "shard": Shard()}
-    found = store._read_listing(body, **asked)
-    assert store._read_listing(bytes(bytearray(body)), **asked) is found
-    assert store._read_listing(body + b" ", **asked) is not found
-    for other in ({"most": 3}, {"shard": Shard(1, 2)}, {"matchers": ('job="vllm"',)}):
-        again = store._read_listing(body, **asked | other)
-        assert again is not found and again.warnings == []
+    asked = {"base": "http://x", "matchers": (), "most": 2, "count": 1}
+    found = store._read_listings(body, **asked)
+    assert store._read_listings(bytes(bytearray(body)), **asked) is found
+    assert store._read_listings(body + b" ", **asked) is not found
+    for other in ({"most": 3}, {"count": 2}, {"matchers": ('job="vllm"',)}):
+        again = store._read_listings(body, **asked | other)
+        assert again is not found and again[0].warnings == []
     with pytest.raises(FetchFailed, match=r"http://y: .* no list of label sets"):
-        store._read_listing(b'{"status":"success","data":[1]}', **asked | {"base": "http://y"})
+        store._read_listings(b'{"status":"success","data":[1]}', **asked | {"base": "http://y"})

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from finops.core.period import Period, parse_instant
 from finops.ledger.fetch import Door
 from finops.ledger.models import Document, Fetch, FetchedPart, Source, TokenHour
-from finops.ledger.operations import collect
-from finops.ledger.operations.collect import collect_source, collect_window, shards_of, windows
+from finops.ledger.operations import collect, planning
+from finops.ledger.operations.collect import collect_source, collect_window
+from finops.ledger.operations.planning import shards_of, windows
 from finops.ledger.operations.sources import access_to, add_source
 from finops.ledger.queries.source_hours import fetches_of
 from finops.ledger.queries.sources import health, is_complete, uncollected
@@ -194,7 +195,7 @@ def test_only_large_sources_are_shared_out(
     source = made(store.url)
     with Door(access_to(source)) as door:
         assert shards_of(source, door, [FIRST, SECOND]) == [WHOLE]
-        monkeypatch.setattr(collect, "SPLIT_FROM", 10)
+        monkeypatch.setattr(planning, "SPLIT_FROM", 10)
         assert shards_of(source, door, [FIRST, SECOND]) == shards(2)
         assert shards_of(source, door, []) == [WHOLE]
         settings.COLLECT_SHARDS = 1

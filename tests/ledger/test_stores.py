@@ -26,7 +26,8 @@ from finops.core.period import parse_instant
 from finops.ledger.access import Access, FetchFailed
 from finops.ledger.fetch import Door, Limits
 from finops.ledger.models import Source
-from finops.ledger.operations.collect import collect_source, collect_window, windows
+from finops.ledger.operations.collect import collect_source, collect_window
+from finops.ledger.operations.planning import windows
 from finops.ledger.operations.sources import SourceRefused, access_to, add_source, note_probe
 from finops.ledger.probe import probe
 from finops.ledger.queries.sources import health, uncollected

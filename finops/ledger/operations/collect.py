@@ -1,25 +1,24 @@
 """Collecting: from a source's store to documents of samples, fetches and posted readings.
 
-The unit is a window of one source. A window is asked for outside any transaction; what came is kept
-as one canonical document and posted in one transaction, under a lock of the source. So a window may
-be collected twice at once, or be cut off at any instant, and the ledger is the same. Of a large
-source, several workers take a shard of a window each (`finops/sources/shards.py`).
+The unit is a window of one source, or a shard of it (`planning.py`). It is asked for outside any
+transaction; what came is kept as one canonical document and posted in one transaction, under a lock
+of the source. So it may be collected twice at once, or be cut off at any instant, and the ledger is
+the same. Shards of a window are read one after the other, or by several workers side by side.
 """
 
 from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.conf import settings
-
-from finops.core.period import HOUR, Period, hour_of, milliseconds, rfc3339
+from finops.core.period import Period, milliseconds, rfc3339
 from finops.ledger.access import FetchFailed
 from finops.ledger.ahead import Ahead
 from finops.ledger.fetch import Door
@@ -29,36 +28,19 @@ from finops.ledger.operations.charges import keep_rejections
 from finops.ledger.operations.documents import keep_bytes
 from finops.ledger.operations.fetches import is_posted, is_shard_posted, note_fetch, take_turn
 from finops.ledger.operations.locks import lock
+from finops.ledger.operations.planning import Piece, pieces_of
 from finops.ledger.operations.reading_ahead import ReadingAhead
 from finops.ledger.operations.readings import PostedReadings, post_readings
 from finops.ledger.operations.sources import access_to, limits_of_stores, note_probe
-from finops.ledger.probe import kept_for
-from finops.ledger.queries.sources import (
-    first_collected,
-    is_complete,
-    named_before,
-    uncollected,
-)
+from finops.ledger.queries.sources import is_complete, named_before
 from finops.ledger.quiet import quiet_hours
 from finops.ledger.selecting import checked_matchers
-from finops.ledger.store import (
-    Gathered,
-    ask,
-    earliest,
-    gather,
-    live_series,
-)
+from finops.ledger.store import Gathered, ask, gather
 from finops.ledger.which import atomic
 from finops.sources.samples import FORMATS, MAGIC, encode
-from finops.sources.shards import WHOLE, Shard, shards
+from finops.sources.shards import WHOLE, Shard
 
-SETTLE = timedelta(minutes=2)  # a store may still be taking in the newest scrapes
-REACH = timedelta(days=15)  # as far back as a store is asked unless a person says more
-LONG = timedelta(hours=12)  # from here on whole days, or parts of them, are asked for at once
-PARTS_OF_A_DAY = (24, 12, 8, 6, 4, 3, 2)
-SPLIT_FROM = 2_000  # series from which on several workers share the work
-MAX_SERIES_HOURS = 30_000  # what fits in memory twice: one window is posted, the next one read
-WINDOWS_BETWEEN_SEARCHES = 12  # for cycles among the run's other objects, which are few
+PIECES_BETWEEN_SEARCHES = 12  # for cycles among the run's other objects, which are few
 WARNED_ATTEMPTS = 3
 WARNED_PAUSE_SECONDS = 2.0
 
@@ -130,7 +112,8 @@ def collect_source(
     period: Period | None = None,
     progress: Progress = lambda _: None,
 ) -> Collected:
-    """Collect a source, oldest window first: the given period anew, else all that is missing.
+    """Collect a source, oldest window first and shard after shard: the given period anew, else all
+    that is missing.
 
     A store that warns leaves the window incomplete and the next is tried; one that does not answer
     ends the work. Both stand in the warnings; nothing is raised for them.
@@ -139,120 +122,54 @@ def collect_source(
     note_probe(source, at=at)  # first: a store may have to be asked in its product's own way
     try:
         with Door(access_to(source), limits_of_stores()) as door:
-            wanted = windows_of(source, door, at=at, period=period)
+            wanted = pieces_of(source, door, at=at, period=period)
             again = period is not None
+            left = Counter(piece.window for piece in wanted)
             with _reading(source, door, wanted, again=again) as reader:
-                post = partial(
-                    collect_window, source, door=door, by=by, at=at, again=again,
-                    read=reader.read, at_hand=AtHand(),
-                )  # fmt: skip
-                for number, window in enumerate(wanted, 1):
-                    progress(f"{source.name}: {rfc3339(window.start)} ({number} of {len(wanted)})")
-                    result.incomplete_hours |= set(window.hours())  # until it has come
-                    _add(result, post(window))
-                    if number % WINDOWS_BETWEEN_SEARCHES == 0:
+                at_hand = AtHand()
+                for number, piece in enumerate(wanted, 1):
+                    progress(f"{source.name}: {piece} ({number} of {len(wanted)})")
+                    result.incomplete_hours |= set(piece.window.hours())  # until all of it has come
+                    found = collect_window(
+                        source, piece.window, door=door, by=by, at=at, again=again,
+                        read=partial(reader.read, piece), shard=piece.shard, at_hand=at_hand,
+                    )  # fmt: skip
+                    left[piece.window] -= found.complete
+                    _add(result, found, is_last=not left[piece.window])
+                    del found  # its samples: the next ones need the memory
+                    if number % PIECES_BETWEEN_SEARCHES == 0:
                         gc.collect()
     except FetchFailed as error:
         result.warnings.append(str(error))
     return result
 
 
-def _reading(source: Source, door: Door, wanted: Sequence[Period], *, again: bool) -> ReadingAhead:
-    """The windows that are not there yet, on their way."""
+def _reading(
+    source: Source, door: Door, wanted: Sequence[Piece], *, again: bool
+) -> ReadingAhead[Piece]:
+    """The pieces that are not there yet, on their way."""
     matchers = checked_matchers(source.matchers)
     return ReadingAhead(
-        [one for one in wanted if again or not is_complete(source, one)],
-        lambda window, answers: ask(door, matchers, window, answers),
-        lambda window, answers: _encoded(source, window, door, answers),
+        [one for one in wanted if again or not _is_there(source, one.window, one.shard)],
+        lambda piece, answers: ask(door, matchers, piece.window, answers, piece.shard),
+        lambda piece, answers: _encoded(source, piece, door, answers),
         is_asked_early=door.access.remote_read,
         give_up=door.give_up,
     )
 
 
-def _encoded(source: Source, window: Period, door: Door, answers: Ahead) -> Gathered:
-    """The window's samples, and their document: made while the window before is posted."""
-    found = _gather(source, window, door, answers=answers)
+def _is_there(source: Source, window: Period, shard: Shard) -> bool:
+    """Whether the window, or the shard of it, was fetched whole before."""
+    return is_complete(source, window) or is_shard_posted(source, window, shard)
+
+
+def _encoded(source: Source, piece: Piece, door: Door, answers: Ahead) -> Gathered:
+    """A piece's samples, and their document: made while the piece before is posted."""
+    found = _gather(source, piece.window, door, piece.shard, answers)
     if found.complete:
         with suppress(ValueError):  # said when the window is posted
             found.content = encode(found.series)
     return found
-
-
-def windows_of(
-    source: Source, door: Door, *, at: datetime, period: Period | None = None
-) -> list[Period]:
-    """The windows to ask for, oldest first. FetchFailed when there is nothing to be found.
-
-    A given period is widened to whole hours, but never beyond the present; without one, everything
-    since the source's first window that no complete fetch covers: as far back as the store says it
-    keeps samples, REACH where it does not say or keeps them for less.
-    """
-    end = (at - SETTLE).replace(second=0, microsecond=0)
-    if period is not None:
-        start, end = hour_of(period.start), min(_hour_from(period.end), end)
-        if start >= end:
-            raise FetchFailed("the period lies in the future; there is nothing to collect yet")
-        return list(cut(door, checked_matchers(source.matchers), Period(start, end)))
-    reach = Period(hour_of(end) - REACH, end)
-    first = first_collected(source)
-    if first is not None:
-        told = kept_for(source.probe.get("retention"), source.probe.get("product"))
-        start = max(first, hour_of(end) - max(told or REACH, REACH))
-        span = Period(start, end) if start < end else None
-    else:
-        span = earliest(door, checked_matchers(source.matchers), reach)
-        if span is None:
-            raise FetchFailed(
-                f"{source.url}: no series of a known engine in the last {REACH.days} days; look at "
-                "the source's matchers, or say --from and --to"
-            )
-    gaps = uncollected(source, span) if span is not None else []
-    return [window for gap in gaps for window in cut(door, checked_matchers(source.matchers), gap)]
-
-
-def whole_hours(planned: list[Period], at: datetime) -> list[Period]:
-    """The windows that end with a whole hour now past: what the schedule collects."""
-    end = hour_of(at - SETTLE)
-    return [window for window in planned if window.end <= end]
-
-
-def windows(period: Period, *, hours: int = 1) -> Iterator[Period]:
-    """A period cut at the UTC hours, so that the same hour is asked for in the same way always.
-
-    With more `hours`, a divisor of 24, its whole pieces of a UTC day of so many hours are one
-    window each: quicker to post, for a long way back.
-    """
-    at, step = period.start, hours * HOUR
-    while at < period.end:
-        whole = at == hour_of(at) and at.hour % hours == 0 and at + step <= period.end
-        end = at + step if whole else min(hour_of(at) + HOUR, period.end)
-        yield Period(at, end)
-        at = end
-
-
-def hours_at_once(series: int) -> int:
-    """How many hours of so many series are asked for at once, for a long way back."""
-    return next((n for n in PARTS_OF_A_DAY if series * n <= MAX_SERIES_HOURS), 1)
-
-
-def cut(door: Door, matchers: Sequence[str], period: Period) -> Iterator[Period]:
-    """The windows of a period: of a long one as many hours at once as fit in memory."""
-    hours = 1
-    if period.end - period.start >= LONG:
-        last = Period(period.end - HOUR, period.end)
-        hours = hours_at_once(len(live_series(door, matchers, last)[0]))
-    return windows(period, hours=hours)
-
-
-def shards_of(source: Source, door: Door, planned: Sequence[Period]) -> list[Shard]:
-    """The shards in which several workers read the windows: of a source with SPLIT_FROM series or
-    more, as many as the setting COLLECT_SHARDS says; else the whole alone."""
-    count = settings.COLLECT_SHARDS
-    if count < 2 or not planned:
-        return [WHOLE]
-    newest = Period(planned[-1].end - HOUR, planned[-1].end)
-    series, _ = live_series(door, checked_matchers(source.matchers), newest)
-    return shards(count) if len(series) >= SPLIT_FROM else [WHOLE]
 
 
 @_no_search_for_cycles()
@@ -264,22 +181,22 @@ def collect_window(
     by: str,
     at: datetime,
     again: bool = False,
-    read: Callable[[Period], Gathered] | None = None,
+    read: Callable[[], Gathered] | None = None,
     shard: Shard = WHOLE,
     at_hand: AtHand | None = None,
 ) -> Window:
     """Ask for one window, or a shard of it, and post what came, in one transaction.
 
-    Without `again`, a window that was fetched whole before is left alone. `read` gives the samples
-    of a window that may have been asked for already; by default the door is asked. A store that goes on
-    warning leaves a fetch that says so and no readings (method §2.8); one that does not answer
-    leaves the same and raises FetchFailed. `at_hand` is what the windows before brought, for a run
-    that goes on window after window.
+    Without `again`, what was fetched whole before is left alone. `read` gives the samples where they
+    may have been asked for already; by default the door is asked. A store that goes on warning
+    leaves a fetch that says so and no readings (method §2.8); one that does not answer leaves the
+    same and raises FetchFailed. `at_hand` is what the windows before brought, for a run that goes
+    on window after window.
     """
-    if not again and (is_complete(source, window) or is_shard_posted(source, window, shard)):
+    if not again and _is_there(source, window, shard):
         return Window(window, True, False, Gathered())
     try:
-        gathered = read(window) if read is not None else _gather(source, window, door, shard)
+        gathered = read() if read is not None else _gather(source, window, door, shard)
     except FetchFailed as error:
         _post_incomplete(source, window, [str(error)], at)
         raise
@@ -393,23 +310,19 @@ def _write_document(document: Document, posted: PostedReadings, notes: list[str]
     keep_rejections(document.sha256, posted.refused)
 
 
-def _add(result: Collected, window: Window) -> None:
-    """Count a window into the account of its source."""
-    hours = set(window.period.hours())
+def _add(result: Collected, window: Window, *, is_last: bool) -> None:
+    """Count a window, or a shard of it, into the account of its source; with the last shard its
+    hours have come."""
     if not window.complete:
         result.warnings += [w for w in window.gathered.warnings if w not in result.warnings]
         return
-    result.hours |= hours
-    result.incomplete_hours -= hours
+    if is_last:
+        hours = set(window.period.hours())
+        result.hours |= hours
+        result.incomplete_hours -= hours
     names = [(one.metric, one.labels) for one in window.gathered.series]
     if names != result.newest:  # the same again, hour after hour
         result.series.update(names)
         result.newest = names
     result.readings += window.gathered.readings
     result.refused += window.refused
-
-
-def _hour_from(instant: datetime) -> datetime:
-    """The instant itself when it is a whole hour, else the next whole hour."""
-    hour = hour_of(instant)
-    return hour if hour == instant else hour + HOUR

@@ -1,18 +1,17 @@
 """Windows on their way: one is posted, the next one read, and the one after that asked for.
 
 Store, reader and ledger each take their time, and none need wait for another. What is held is bounded:
-the samples of two windows, and of the answers of a third as many as have room (`store.AHEAD_BYTES`).
+the samples of two windows (or shards of one), and of the answers of a third as many as have room (`store.AHEAD_BYTES`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from finops.core.period import Period
 from finops.ledger.ahead import Ahead
 from finops.ledger.operations.arenas import one_heap
 from finops.ledger.store import Gathered, asked_ahead
@@ -21,8 +20,11 @@ TURN_SECONDS: Final = 0.0005
 """How long a thread that computes goes on while others wait for their turn. Who asks the store has
 little to do and often: at the usual 5 ms the store waits for it."""
 
+Wanted = TypeVar("Wanted", bound=Hashable)
+"""What is read in one go: a window, or a shard of one."""
 
-class ReadingAhead:
+
+class ReadingAhead(Generic[Wanted]):
     """Reads windows in their order, each in good time. A context manager for one thread.
 
     `ask` asks the store for a window, `read` takes its samples from the answers; each is called in a
@@ -32,9 +34,9 @@ class ReadingAhead:
 
     def __init__(
         self,
-        windows: Sequence[Period],
-        ask: Callable[[Period, Ahead], None],
-        read: Callable[[Period, Ahead], Gathered],
+        windows: Sequence[Wanted],
+        ask: Callable[[Wanted, Ahead], None],
+        read: Callable[[Wanted, Ahead], Gathered],
         *,
         is_asked_early: bool,
         give_up: Callable[[], None] = lambda: None,
@@ -43,10 +45,10 @@ class ReadingAhead:
         self._ask_for, self._read_from, self._is_asked_early = ask, read, is_asked_early
         self._give_up = give_up
         self._asking, self._reading = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        self._answers: dict[Period, Ahead] = {}
-        self._found: dict[Period, Future[Gathered]] = {}
+        self._answers: dict[Wanted, Ahead] = {}
+        self._found: dict[Wanted, Future[Gathered]] = {}
 
-    def __enter__(self) -> ReadingAhead:
+    def __enter__(self) -> ReadingAhead[Wanted]:
         one_heap()
         self._turn_before = sys.getswitchinterval()
         sys.setswitchinterval(TURN_SECONDS)
@@ -61,7 +63,7 @@ class ReadingAhead:
         self._asking.shutdown(cancel_futures=True)
         self._reading.shutdown(cancel_futures=True)
 
-    def read(self, window: Period) -> Gathered:
+    def read(self, window: Wanted) -> Gathered:
         """A window's samples; whatever `read` raises. The windows after it are on their way."""
         found = self._begin(window).result()
         del self._found[window], self._answers[window]
@@ -73,13 +75,13 @@ class ReadingAhead:
                 self._ask(after)
         return found
 
-    def _begin(self, window: Period) -> Future[Gathered]:
+    def _begin(self, window: Wanted) -> Future[Gathered]:
         """Has a window read, once those before it are."""
         if window not in self._found:
             self._found[window] = self._reading.submit(self._read_from, window, self._ask(window))
         return self._found[window]
 
-    def _ask(self, window: Period) -> Ahead:
+    def _ask(self, window: Wanted) -> Ahead:
         """Has a window asked for, once those before it are."""
         if window not in self._answers:
             answers = self._answers[window] = asked_ahead()
