@@ -16,7 +16,7 @@ from finops.core.period import Period, parse_instant
 from finops.ledger.access import Access
 from finops.ledger.fetch import Door
 from finops.ledger.models import QuietHour, Source
-from finops.ledger.operations import collect
+from finops.ledger.operations import planning
 from finops.ledger.operations.collect import collect_source
 from finops.ledger.operations.sources import add_source
 from finops.ledger.probe import probe
@@ -75,8 +75,8 @@ def test_an_hour_in_which_there_was_nothing_to_read_is_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours_of_a_window: int
 ) -> None:
     if hours_of_a_window > 1:
-        monkeypatch.setattr(collect, "LONG", HOUR)
-        monkeypatch.setattr(collect, "hours_at_once", lambda series: hours_of_a_window)
+        monkeypatch.setattr(planning, "LONG", HOUR)
+        monkeypatch.setattr(planning, "hours_at_once", lambda series: hours_of_a_window)
     source = collected(tmp_path)
     assert source.fetches.count() == 6 // hours_of_a_window
     # Of the third hour the node tells, sixty times; of the fourth with a gap, of the fifth not at all.
@@ -132,7 +132,7 @@ def test_hours_before_the_first_reading_of_a_long_window_are_not_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A store that lists its series by the day is asked from midnight on."""
-    monkeypatch.setattr(collect, "LONG", HOUR)
+    monkeypatch.setattr(planning, "LONG", HOUR)
     with replay(rows(ENGINE, range(150, 240), vllm__prompt_tokens_total=7)) as store:
         source = add_source("prod", store.url, by="Ada", at=START)
         day = Period(START, START + timedelta(days=1))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from finops.core.period import HOUR, Period
 from finops.core.statement import statement
 from finops.ledger.fetch import Door
-from finops.ledger.models import Fetch, FetchedPart, Source
+from finops.ledger.models import Fetch, FetchedPart, QuietHour, Source
 from finops.ledger.operations import planning
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.collect import Collected, collect_source, collect_window
@@ -358,6 +358,24 @@ def test_shards_that_were_posted_before_are_not_asked_for_again(narrow: None) ->
     names = {name for name in INSTANCES if any(name in query for query in plain(of_half))}
     assert names == {name for name in INSTANCES if third.holds(name)}
     assert posted()[2:] == [(half.start, 3, 3), *((half.end, number, 3) for number in (1, 2, 3))]
+
+
+def test_an_hour_without_readings_in_any_shard_is_quiet(narrow: None) -> None:
+    """In the fifth hour the store holds nothing, in the fourth only one engine's readings."""
+    rows = rows_of(ENGINES)
+    quiet = Period(PERIOD.start + 4 * HOUR, PERIOD.start + 5 * HOUR)
+    for row in rows:
+        alone = row["metric"]["instance"] == "10.0.0.1:8000"
+        since = quiet.start if alone else quiet.start - HOUR
+        row["values"] = [
+            (at, value)
+            for at, value in row["values"]
+            if not since.timestamp() <= at < quiet.end.timestamp()
+        ]
+    with replay(rows) as store:
+        assert collected(made(store.url)).ok
+    assert [start for start, _, _ in posted()].count(PERIOD.start + 3 * HOUR) == 3
+    assert list(QuietHour.objects.values_list("start", "end")) == [(quiet.start, quiet.end)]
 
 
 # -- what is there otherwise --------------------------------------------------------------------------

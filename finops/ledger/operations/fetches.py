@@ -8,13 +8,15 @@ window whole waits for all of its source's shards, and they for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import Sum
 
-from finops.core.period import Period
-from finops.ledger.models import Document, Fetch, FetchedPart, QuietHour, Source
+from finops.core.period import Period, hour_of, milliseconds
+from finops.ledger.models import Document, Fetch, FetchedPart, QuietHour, ReadingBlock, Source
 from finops.ledger.operations.locks import lock, lock_shared
+from finops.ledger.quiet import Quiet
 from finops.ledger.store import Gathered
 from finops.sources.shards import Shard
 
@@ -76,15 +78,26 @@ def note_fetch(
     fetch = Fetch.objects.create(
         **span, at=at, complete=True, warnings=notes, document=document, **counts
     )
-    # Of a shard's quiet hours another shard may hold readings: then nothing is said of them.
-    if shard.is_whole or not counts["readings"]:
-        _note_quiet(fetch, found)
+    # Of the last shard's quiet hours another shard may hold readings.
+    quiet = [one for one in found.quiet if shard.is_whole or not _is_read(source, one.period)]
+    _note_quiet(fetch, quiet)
 
 
-def _note_quiet(fetch: Fetch, found: Gathered) -> None:
+def _is_read(source: Source, period: Period) -> bool:
+    """Whether the ledger holds readings of the source in an hour, or a part of one."""
+    blocks = ReadingBlock.objects.filter(
+        series__target__source=source,
+        hour=hour_of(period.start),
+        first_ms__lt=milliseconds(period.end),
+        last_ms__gte=milliseconds(period.start),
+    )
+    return blocks.exists()
+
+
+def _note_quiet(fetch: Fetch, quiet: Sequence[Quiet]) -> None:
     """Records the hours of a window that the store answered with nothing."""
     rows = []
-    for one in found.quiet:
+    for one in quiet:
         name, readings = one.witness or ("", 0)
         rows.append(
             QuietHour(
