@@ -213,3 +213,34 @@ def rounding_words(tables: Sequence[Mapping[str, Any]]) -> str:
         f"Each figure is rounded on its own, so that as printed the parts of {', '.join(names)} do not "
         "add up to the device total; the exact bytes do."
     )
+
+
+COLUMNS = {"total": "device total", "weights": "weights", "kv_active": "KV in use",
+           "kv_unreferenced": "KV not referenced", "graphs": "CUDA graphs", "non_torch": "non-torch",
+           "other": "other programs", "free": "free", "driver": "driver",
+           "unattributed": "not attributed"}  # fmt: skip
+
+
+def last_row_words(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Why the last row of the memory table is not the sum of those above it, as printed; empty
+    where it is (method §1, §8 *Over time*). A column with an unknown figure adds up to nothing."""
+    above = [row for row in tables if row["workload"]]
+    last = next((row for row in tables if not row["workload"]), None)
+    if last is None or not above:
+        return ""
+    apart = [name for key, name in COLUMNS.items() if _differs(above, last, f"{key}_bytes")]
+    if not apart:
+        return ""
+    return (
+        f"The last row is not the sum of the rows above ({', '.join(apart)}): each row is the mean "
+        "of the time in which its own engines were there, the last row of the time in which any "
+        "was, with each card once; and each figure is rounded on its own."
+    )
+
+
+def _differs(above: Sequence[Mapping[str, Any]], last: Mapping[str, Any], key: str) -> bool:
+    values = [row[key] for row in above]
+    if last[key] is None or None in values:
+        return False
+    printed = sum((figures.as_gib(value) for value in values), Decimal(0))
+    return abs(printed - figures.as_gib(last[key])) * 20 >= 1  # what a decimal shows of MiB as well

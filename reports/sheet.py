@@ -20,6 +20,7 @@ from reports.footnotes import footnotes
 from reports.ladder_words import report_guidance
 from reports.memory_words import (
     engine_rows,
+    last_row_words,
     memory_blocks,
     rounding_words,
     shared_device_words,
@@ -106,6 +107,7 @@ def context(
         "memory_device": shared_device_words(blocks),
         "memory_engines": engine_rows(s),
         "memory_rounding": rounding_words(s.get("memory_tables") or []),
+        "memory_last_row": last_row_words(s.get("memory_tables") or []),
         "memory_twice": twice_words(s.get("memory")),
         "sizing_twice": twice_words(s.get("rightsizing")),
         **report_guidance(s.get("rightsizing") or []),

@@ -165,3 +165,15 @@ def test_memory_of_a_card_foots_or_says_why(parts: list[int | None]) -> None:
     known = [Fraction("".join(one[:-1])) / units[one[-1]] for one in printed]
     assert (said == "") == (abs(sum(known[:-1]) - known[-1]) < Fraction(1, 20))
     assert memory_words.rounding_words([row | {"workload": "chat", "total_bytes": None}]) == ""
+
+
+def test_the_last_row_of_the_memory_table_says_why_it_is_no_sum() -> None:
+    """Two pods of 15 GiB that were there one after the other: one stood there, not two."""
+    empty = dict.fromkeys((f"{name}_bytes" for name in memory_words.COLUMNS), None)
+    one, two = ({"workload": name} | empty | {"weights_bytes": 15 * 2**30} for name in "ab")
+    last = {"workload": None} | empty | {"weights_bytes": 15 * 2**30}
+    said = memory_words.last_row_words([one, two, last])
+    assert "not the sum of the rows above (weights)" in said and "any was" in said
+    assert memory_words.last_row_words([one, two, last | {"weights_bytes": 30 * 2**30}]) == ""
+    assert memory_words.last_row_words([one, two | {"weights_bytes": None}, last]) == ""
+    assert memory_words.last_row_words([one, two]) == memory_words.last_row_words([]) == ""
