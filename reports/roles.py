@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 
@@ -59,6 +59,19 @@ def roles_of(user: AbstractBaseUser | AnonymousUser) -> frozenset[str]:
 def may(user: AbstractBaseUser | AnonymousUser, permission: str) -> bool:
     """Whether the user may. Raises KeyError for a permission that is not in the table."""
     return bool(roles_of(user) & PERMISSIONS[permission][1])
+
+
+def refusal(name: str, permission: str) -> str:
+    """Why somebody may not act in this name, as a sentence; empty when the account may, and for a
+    name without an account, of whom no roles are known. Capitals make nobody another person."""
+    alike = list(User.objects.filter(username__iexact=" ".join(name.split())))
+    accounts = [one for one in alike if one.username == name] or alike
+    if not accounts or any(one.is_active and may(one, permission) for one in accounts):
+        return ""
+    if not any(one.is_active for one in accounts):
+        return f"The account {name} is switched off: nobody acts in its name."
+    what = PERMISSIONS[permission][0]
+    return f"{name} may not: {what[:1].lower()}{what[1:]}. An administrator gives roles."
 
 
 def allowed(permission: str) -> Callable[[View], View]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, get_resolver, reverse
 
+from reports.models import ReportEvent
 from reports.roles import PERMISSIONS, ROLES
 
 from .helpers import make_report
+from .test_closing import command
 
 # Every page and act: its address, method, and what it needs.
 READ = ["overview", "guide", "help", "reports", "compare", "exceptions", "workloads",
@@ -118,3 +121,28 @@ def test_every_view_of_the_site_names_its_permission() -> None:
             view = getattr(view, "__wrapped__", None)
         assert view is not None, pattern.name
         assert view.permission in PERMISSIONS
+
+
+def test_commands_act_in_no_name_whose_account_may_not(person: Callable[..., User]) -> None:
+    """Names without an account are taken as they are: no roles are known of them."""
+    make_report(by="Ada")
+    person("Ines", "auditor")
+    person("Emil", "engineer")
+    person("Ben", "finance")
+    person("ben", "auditor")
+    gone = person("Olga", "finance")
+    gone.is_active = False
+    gone.save()
+    for name in ("Ines", "ines", "Emil", "ben"):
+        for words in (["approve"], ["review"], ["seal"], ["close"], ["restate", "--reason", "x"]):
+            said = command(words[0], "2026-W47", *words[1:], "--by", name)
+            assert not said["ok"] and "may not" in said["error"], (words, name)
+    waived = ["waive", "2026-W47", "all", "all", "--text", "x", "--by"]
+    assert "may not" in command(*waived, "Ines")["error"]
+    disposed = ["dispose", "2026-W47", "all", "--text", "x", "--by"]
+    assert "may not" in command(*disposed, "Ines")["error"]
+    assert command(*disposed, "Emil")["ok"]
+    assert "switched off" in command("approve", "2026-W47", "--by", "Olga")["error"]
+    assert not ReportEvent.objects.exclude(kind="closed").exists()
+    assert command("approve", "2026-W47", "--by", "Ben")["ok"]
+    assert command("review", "2026-W47", "--by", "A person without an account")["ok"]

@@ -15,12 +15,14 @@ from reports.models import Report
 from reports.operations.closing import week_asked
 from reports.operations.refused import NoSuchWeek, NotAllowed
 from reports.queries.standing import Standing, report_of, standing
+from reports.roles import refusal
 
 
 class ReportCommand(Base):
     """A command on one week's report; what the rules refuse ends with exit code 1."""
 
     takes_revision = False
+    permission = "read"  # of the table in roles.py: what who acts must be allowed to do
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("week", metavar="WEEK", help="like 2026-W47, or latest")
@@ -36,6 +38,8 @@ class ReportCommand(Base):
         self.by: str = options["by"] or getpass.getuser()
         self.at = timezone.now()
         try:
+            if reason := refusal(self.by, self.permission):
+                raise NotAllowed(reason)
             return self.act(**options)
         except NoSuchWeek as refused:
             raise CannotRun(str(refused)) from None

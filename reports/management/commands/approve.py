@@ -15,6 +15,7 @@ class Command(ReportCommand):
     """Acts on the newest revision; exit 1 when a rule stands against it."""
 
     help = "Approve the report of a week."
+    permission = "approve"
 
     def more_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--comment", default="", help="a note kept with the act")

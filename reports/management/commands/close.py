@@ -13,6 +13,7 @@ class Command(ReportCommand):
     """Closing again makes a new revision only when something differs."""
 
     help = "Make the report of a week."
+    permission = "close"
 
     def act(self, **options: Any) -> tuple[dict[str, Any], bool]:
         week = week_asked(options["week"], self.at)

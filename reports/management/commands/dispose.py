@@ -16,6 +16,7 @@ class Command(ReportCommand):
     """`all` instead of an exception's id decides on every open one."""
 
     help = "Decide on an exception of a week."
+    permission = "dispose"
 
     def more_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("exception", metavar="EXCEPTION", help="its id, or all")

@@ -21,6 +21,7 @@ class Command(ReportCommand):
     restatement of the week waits for a decision."""
 
     help = "Make a new revision of a sealed week, or leave a proposed one."
+    permission = "close"
 
     def more_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--reason", required=True)

@@ -23,6 +23,7 @@ class Command(ReportCommand):
 
     help = "Pick rows behind a week's figures and follow each to its document."
     takes_revision = True
+    permission = "audit"
 
     def more_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

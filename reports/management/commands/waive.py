@@ -17,6 +17,7 @@ class Command(ReportCommand):
     `all all` signs for every provisional month and differing invoice."""
 
     help = "Sign a waiver on a week's report; the preparer may not."
+    permission = "approve"
 
     def more_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("kind", metavar="KIND")
