@@ -13,8 +13,6 @@ from django.utils import timezone
 
 from finops.ledger.which import use_ledger
 
-SCHEDULE = "schedule"  # the preparer of a report that the schedule closed
-
 
 @shared_task(name="reports.tasks.close_week")
 def close_week(*, week: str = "latest") -> dict[str, Any]:
@@ -22,6 +20,7 @@ def close_week(*, week: str = "latest") -> dict[str, Any]:
     from reports.operations.closing import close_week as close
     from reports.operations.closing import week_asked
     from reports.operations.refused import NotAllowed
+    from reports.queries.standing import SCHEDULE
 
     now = timezone.now()
     with use_ledger("default"):

@@ -75,7 +75,8 @@ README = """# Evidence pack, report {number}
    `{digest}`
 2. `sha256sum -c SHA256SUMS` says whether the files of this pack are whole. `sha256sum seal.json` gives the digest above.
 3. `python3 verify.py` computes every figure again and prints the number that are equal. It needs Python 3.11 or newer
-   and nothing else. `python3 verify.py --all` prints each figure. It ends with 1 when anything differs.
+   and nothing else. `python3 verify.py --all` prints each figure. It ends with 1 when anything differs; a file too many in
+   this folder differs as well, so write what it prints to another place.
 
 `verify.py` shares no code with the program that made the report. It is meant to be read: its parts follow the method's
 sections, and part 1, under 200 lines, is the headline and the seal. `python3 verify.py --contents` lists its sections; a

@@ -243,7 +243,10 @@ def digests(pack, check):
     """§11: SHA256SUMS, the seal's digest, its statement, and what part 18 says of its people."""
     listed = pack.files.get("SHA256SUMS", b"").decode().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
-    check("files of the pack", sorted(sums), sorted(set(pack.files) - {"SHA256SUMS"}))
+    there = set(pack.files) - {"SHA256SUMS"}
+    check("files of the pack", sorted(sums), sorted(there))
+    for name in sorted(there ^ set(sums)):  # a long list does not show which one it is
+        check(f"{name}, listed and found", name in sums, name in there)
     seal, statement = pack.json("seal.json"), pack.json("statement.json")
     for name in sorted(set(pack.files) & set(sums)):
         check(f"SHA-256 of {name}", sums[name], sha256(pack.files[name]))
@@ -3131,7 +3134,10 @@ class Pack:
             every = [one for one in sorted(path.rglob("*")) if one.is_file()]
             return cls({one.relative_to(path).as_posix(): one.read_bytes() for one in every})
         with zipfile.ZipFile(path) as archive:
-            return cls({name: archive.read(name) for name in archive.namelist()})
+            names = archive.namelist()
+            if len(set(names)) < len(names):  # programs differ in which of them they unpack
+                raise ValueError("a file of the zip is there twice")
+            return cls({name: archive.read(name) for name in names})
 
     def _text(self, path):
         return io.StringIO(self.files.get(path, b"").decode("utf-8"), newline="")

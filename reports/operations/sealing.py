@@ -18,17 +18,19 @@ from finops.core.period import rfc3339
 from finops.ledger.which import atomic, ledger_name
 from finops.trail.fingerprints import Busy, fix_rows
 from finops.trail.operations import record as trail
+from finops.trail.queries import entries
 from finops.trail.queries import head as trail_head
 from reports.evidence import restated, sealed
 from reports.evidence.sealed import Evidence
 from reports.models import Disposition, Report, ReportEvent, Seal, Waiver
 from reports.operations.watching import note_guards
-from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, Standing, standing
+from reports.queries.standing import FINAL, FIRST_PREVIOUS_DIGEST, SCHEDULE, Standing, standing
 
 from .refused import NotAllowed, refuse_unseen
 
 SEAL_SCHEMA = "headroom-seal-1"
 LOCK = 0x5EA1
+NOT_CONFIRMED = "seal not confirmed"  # what the trail calls such a refusal
 
 
 @contextmanager
@@ -59,7 +61,8 @@ def review(report: Report, *, by: str, at: datetime, comment: str = "") -> Repor
     """Records that a person has read the report; anyone with the role may."""
     with week_locked(report.week):
         _open(report)
-        return act(report, "reviewed", by=by, at=at, comment=comment)
+        said = _said_already(report, "reviewed", by, comment)
+        return said or act(report, "reviewed", by=by, at=at, comment=comment)
 
 
 def send_back(report: Report, *, by: str, at: datetime, comment: str) -> ReportEvent:
@@ -80,7 +83,15 @@ def approve(report: Report, *, by: str, at: datetime, comment: str = "") -> Repo
                 f"{by} prepared this report; preparer and approver are two people. "
                 "Ask a second person to approve it."
             )
-        return act(report, "approved", by=by, at=at, comment=comment)
+        said = _said_already(report, "approved", by, comment)
+        return said or act(report, "approved", by=by, at=at, comment=comment)
+
+
+def _said_already(report: Report, kind: str, by: str, comment: str) -> ReportEvent | None:
+    """The newest act when it is this one: who presses twice has said it once."""
+    newest = ReportEvent.objects.filter(report=report).order_by("-id").first()
+    same = newest and (newest.kind, newest.by, newest.comment) == (kind, by, comment)
+    return newest if same else None
 
 
 def same_person(one: str, other: str) -> bool:
@@ -95,6 +106,10 @@ def blocks(stand: Standing) -> list[str]:
     signed = {(one["kind"], one["subject"]) for one in stand.waivers}
     if stand.state != FINAL and not stand.approved_by:
         found.append("Nobody but the preparer has approved it yet.")
+    elif stand.report.prepared_by == SCHEDULE and len(stand.people) < 2:
+        found.append(
+            "The schedule closed it, which is no person: somebody besides its approver reviews it."
+        )
     period = statement["tieout"]["period"]
     if Decimal(period["difference"]) != 0:
         found.append(f"The period tie-out is open by {period['difference']}.")
@@ -116,40 +131,55 @@ def blocks(stand: Standing) -> list[str]:
     return found
 
 
+class NotConfirmed(NotAllowed):
+    """The second computation gives another figure than the report."""
+
+
 def seal(report: Report, *, by: str, at: datetime) -> Seal:
     """Seals the report: its bytes, people and dispositions can never change (method §11).
 
-    Raises NotAllowed with all that stands against it. An earlier sealed revision of the week
-    becomes superseded.
+    Raises NotAllowed with all that stands against it; that figures were not confirmed stands in the
+    trail. An earlier sealed revision of the week becomes superseded.
     """
-    with week_locked("seals"), week_locked(report.week):
-        _open(report)
-        note_guards(at)  # before the head of the trail goes into the record
-        stand = standing(Report.objects.prefetch_related("events").get(pk=report.pk))
-        found = blocks(stand)
-        evidence = None if found else sealed.gather(report, stand.statement)
-        if found := found or not_confirmed(stand, evidence):
-            raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
-        with suppress(Busy):  # then what was fixed before stands
-            fix_rows(by=by, at=at)  # before the head of the trail goes into the record, too
-        last = Seal.objects.order_by("-number").first()
-        previous = last.digest if last else FIRST_PREVIOUS_DIGEST
-        number = last.number + 1 if last else 1
-        record = _record(stand, number, previous, by, at) | {"evidence": sealed.keep(evidence)}
-        content = canonical_bytes(record)
-        earlier = Report.objects.filter(week=report.week, seal__isnull=False)
-        for old in earlier.exclude(events__kind="superseded"):
-            act(old, "superseded", by=by, at=at, comment=f"by revision {report.revision}")
-        act(report, "sealed", by=by, at=at)
-        return Seal.objects.create(
-            number=number,
-            report=report,
-            record=content,
-            digest=digest(content),
-            previous_digest=previous,
-            at=at,
-            by=by,
-        )
+    try:
+        with week_locked("seals"), week_locked(report.week):
+            return _sealed(report, by=by, at=at)
+    except NotConfirmed:  # outside of the transaction, which leaves nothing
+        subject = f"report {report.week}"
+        detail = {"revision": report.revision, "digest": report.digest}
+        trail(at=at, actor=by, action=NOT_CONFIRMED, subject=subject, detail=detail)
+        raise
+
+
+def _sealed(report: Report, *, by: str, at: datetime) -> Seal:
+    _open(report)
+    note_guards(at)  # before the head of the trail goes into the record
+    stand = standing(Report.objects.prefetch_related("events").get(pk=report.pk))
+    if found := blocks(stand):
+        raise NotAllowed(f"{report.week} cannot be sealed. " + " ".join(found))
+    evidence = sealed.gather(report, stand.statement)
+    if unequal := not_confirmed(stand, evidence):
+        raise NotConfirmed(f"{report.week} cannot be sealed. " + " ".join(unequal))
+    with suppress(Busy):  # then what was fixed before stands
+        fix_rows(by=by, at=at)  # before the head of the trail goes into the record, too
+    last = Seal.objects.order_by("-number").first()
+    previous = last.digest if last else FIRST_PREVIOUS_DIGEST
+    number = last.number + 1 if last else 1
+    record = _record(stand, number, previous, by, at) | {"evidence": sealed.keep(evidence)}
+    content = canonical_bytes(record)
+    earlier = Report.objects.filter(week=report.week, seal__isnull=False)
+    for old in earlier.exclude(events__kind="superseded"):
+        act(old, "superseded", by=by, at=at, comment=f"by revision {report.revision}")
+    act(report, "sealed", by=by, at=at)
+    return Seal.objects.create(
+        number=number,
+        report=report,
+        record=content,
+        digest=digest(content),
+        previous_digest=previous,
+        at=at,
+        by=by,
+    )
 
 
 def not_confirmed(stand: Standing, evidence: Evidence | None) -> list[str]:
@@ -212,15 +242,26 @@ def waive(report: Report, kind: str, subject: str, *, text: str, by: str, at: da
 
 
 def unsigned(stand: Standing) -> list[dict[str, str]]:
-    """What could be waived and nobody has signed for yet."""
+    """What stands against the seal, can be waived, and nobody has signed for yet. Figures of the
+    second computation only once it has refused a seal of this report: before, nothing differs
+    that anybody has seen, and to compute it for each reader would take too long."""
     if not stand.is_open:
         return []
-    signed = {(one["kind"], one["subject"]) for one in stand.waivers}
+    done = {(one["kind"], one["subject"]) for one in stand.waivers}
+    if not _was_not_confirmed(stand.report):
+        done.add(("recomputation", "figures"))
     return [
         {"kind": kind, "subject": subject}
         for kind, subject in waivable(stand.statement)
-        if (kind, subject) not in signed
+        if (kind, subject) not in done
     ]
+
+
+def _was_not_confirmed(report: Report) -> bool:
+    """Whether the second computation has refused a seal of these very bytes."""
+    told = {"revision": report.revision, "digest": report.digest}
+    refused = entries(action=NOT_CONFIRMED, subject=f"report {report.week}")
+    return any(told.items() <= entry.detail.items() for entry in refused)
 
 
 def waivable(statement: dict[str, Any]) -> list[tuple[str, str]]:

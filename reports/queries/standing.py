@@ -15,6 +15,7 @@ from reports.queries import kept
 PRELIMINARY, IN_REVIEW, FINAL, SUPERSEDED = "preliminary", "in review", "final", "superseded"
 OPEN = (PRELIMINARY, IN_REVIEW)
 FIRST_PREVIOUS_DIGEST = "0" * 64
+SCHEDULE = "schedule"  # prepared a report that nobody closed; no person
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,18 @@ class Standing:
         """Who approved, empty unless the last word is an approval."""
         words = [e for e in self.events if e.kind in ("approved", "returned")]
         return words[-1].by if words and words[-1].kind == "approved" else ""
+
+    @property
+    def people(self) -> set[str]:
+        """Who stands behind it so far: its preparer, unless the schedule closed it, and who read or
+        approved it since it was last sent back. Capitals and blanks make nobody another person."""
+        prepared = self.report.prepared_by
+        since: list[str] = []
+        for event in self.events:
+            since = [] if event.kind == "returned" else since
+            since += [event.by] if event.kind in ("reviewed", "approved") else []
+        named = since if prepared == SCHEDULE else [prepared, *since]
+        return {" ".join(name.casefold().split()) for name in named}
 
     @property
     def number(self) -> str:

@@ -12,7 +12,9 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -20,9 +22,11 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError
+from django.test import Client
 
 from finops.ledger.models import Document
 from finops.ledger.operations import documents
+from finops.trail.models import Entry
 from reports import figures
 from reports.evidence import verify
 from reports.evidence.pack import pack
@@ -30,6 +34,8 @@ from reports.evidence.sealed import sealed_files
 from reports.models import Report, Seal
 from reports.queries.standing import report_of, standing
 from tests.evidence.conftest import Sealed, later_invoice, next_week, seal_week, unpacked
+from tests.reports.conftest import *  # noqa: F403 - the same people
+from tests.reports.helpers import html_of
 from tests.reports.test_closing import WEEK, command
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -67,6 +73,46 @@ def test_the_pack_computes_itself_with_nothing_but_python(sealed: Sealed, tmp_pa
     if shutil.which("sha256sum"):
         done = subprocess.run(["sha256sum", "-c", "SHA256SUMS", "--quiet"], cwd=folder, text=True)
         assert done.returncode == 0
+
+
+def test_a_file_too_many_or_missing_is_named(sealed: Sealed, tmp_path: Path) -> None:
+    """As when somebody keeps what the program prints beside it."""
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(io.BytesIO(sealed.pack())) as archive:
+        archive.extractall(folder)
+    (folder / "zz-result.txt").write_text("kept here")
+    (folder / "IPE.md").unlink()
+    done = computed_by_itself(folder / "verify.py", folder)
+    assert done.returncode == 1
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("UNEQUAL")]
+    assert any("zz-result.txt, listed and found: false in the report, true" in one for one in wrong)
+    assert any("IPE.md, listed and found: true in the report, false" in one for one in wrong)
+    assert len(wrong) == 3, wrong
+
+
+def test_a_zip_that_holds_a_file_twice_is_no_whole_pack(sealed: Sealed, tmp_path: Path) -> None:
+    """Some programs unpack the first of the two, others the last."""
+    content, path = sealed.pack(), tmp_path / "twice.zip"
+    files = unpacked(content)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("report.pdf", b"%PDF-1.7 forged")
+        for name, one in files.items():
+            with warnings.catch_warnings(action="ignore"):
+                archive.writestr(name, one)
+    (tmp_path / "verify.py").write_bytes(files["verify.py"])
+    done = computed_by_itself(tmp_path / "verify.py", path)
+    assert done.returncode == 1 and "twice" in done.stdout
+    path.write_bytes(content)
+    assert computed_by_itself(tmp_path / "verify.py", path).returncode == 0
+
+
+def computed_by_itself(program: Path, pack_or_folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(program), str(pack_or_folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_the_second_computation_knows_nothing_of_the_first() -> None:
@@ -278,8 +324,11 @@ def test_another_time_zone_gives_the_same_rows(sealed: Sealed) -> None:
     assert found[0] == found[1]
 
 
-def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Sealed) -> None:
-    """A figure of a later close is changed in the database before it is sealed."""
+def test_a_week_that_cannot_be_computed_again_needs_a_second_person(
+    sealed: Sealed, client_of: Callable[..., Client]
+) -> None:
+    """A figure of a later close is changed in the database before it is sealed. Its waiver is
+    offered once the second computation has refused the seal, and not before."""
     from django.db import connection
 
     from finops.core.canonical import canonical_bytes, digest
@@ -291,6 +340,9 @@ def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Seal
     command("approve", WEEK, "--by", "Ben")
     early = command("waive", WEEK, "recomputation", "figures", "--text", "x", "--by", "Ben")
     assert not early["ok"] and "nothing to sign for" in early["error"]
+    ben = client_of("finance", name="Ben")
+    offered = 'value="recomputation figures"'
+    assert offered not in html_of(ben.get(f"/reports/{WEEK}/2/"))
     report = Report.objects.get(week=WEEK, revision=2)
     value: dict[str, Any] = json.loads(bytes(report.statement))
     value["figures"]["effective_cost"] = str(Decimal(value["figures"]["effective_cost"]) - 1)
@@ -303,12 +355,17 @@ def test_a_week_that_cannot_be_computed_again_needs_a_second_person(sealed: Seal
     answer = command("seal", WEEK, "--by", "Ben")
     assert not answer["ok"] and "not confirmed" in answer["error"]
     assert "figures effective_cost" in answer["error"]
+    assert offered in html_of(ben.get(f"/reports/{WEEK}/2/"))
+    told = Entry.objects.get(action="seal not confirmed")
+    assert (told.actor, told.subject) == ("Ben", f"report {WEEK}")
+    assert told.detail["revision"] == 2 and told.detail["digest"] == digest(content)
     assert not command("waive", WEEK, "recomputation", "figures", "--text", "x", "--by", "Ada")[
         "ok"
     ]
     assert command("waive", WEEK, "recomputation", "figures", "--text", "Seen.", "--by", "Ben")[
         "ok"
     ]
+    assert offered not in html_of(ben.get(f"/reports/{WEEK}/2/")), "signed for"
     assert command("seal", WEEK, "--by", "Ben")["ok"]
     record = json.loads(bytes(Seal.objects.get(report=report).record))
     assert record["evidence"]["figures_unequal_count"] > 0

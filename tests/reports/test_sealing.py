@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 
 import pytest
 from django.db import DatabaseError, transaction
+from django.test import Client
 
 from finops.trail.models import Entry
 from reports.models import Annotation, Report, ReportEvent, Seal
@@ -18,7 +20,7 @@ from reports.queries.standing import report_of, standing
 from reports.queries.verifying import verify_seals
 
 from .example import statement
-from .helpers import NOW, make_report, seal_report
+from .helpers import NOW, html_of, make_report, seal_report, sign_waivers
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +31,41 @@ def test_the_preparer_cannot_approve_by_operation_or_by_row() -> None:
         sealing.approve(report, by="Ada Okafor", at=NOW)
     with pytest.raises(DatabaseError, match="two people"), transaction.atomic():
         ReportEvent.objects.create(report=report, kind="approved", by="Ada Okafor", at=NOW)
+
+
+@pytest.mark.django_db(databases=["default", "sample"])
+@pytest.mark.usefixtures("own_ledger")
+def test_an_act_that_is_sent_twice_was_done_once(client_of: Callable[..., Client]) -> None:
+    """A double click, or two browsers of one person; another word is another act."""
+    report = make_report()
+    ben = client_of("finance", name="Ben")
+    for kind in ("review", "review", "approve", "approve"):
+        answer = ben.post(f"/reports/{report.week}/1/{kind}/", {"comment": "Read."}, follow=True)
+        assert answer.status_code == 200 and "was" in html_of(answer)
+    kinds = [event.kind for event in ReportEvent.objects.filter(report=report).order_by("id")]
+    assert kinds == ["closed", "reviewed", "approved"]
+    assert Entry.objects.filter(action="report approved").count() == 1
+    ben.post(f"/reports/{report.week}/1/return/", {"comment": "Wrong month."})
+    ben.post(f"/reports/{report.week}/1/approve/", {"comment": "Read."})
+    assert ReportEvent.objects.filter(report=report, kind="approved").count() == 2
+
+
+def test_what_the_schedule_closed_needs_two_people_all_the_same() -> None:
+    """`schedule` is nobody: with one approver a single person would stand behind the report."""
+    report = make_report(by="schedule", exceptions=[])
+    sign_waivers(report, by="Ben")
+    sealing.review(report, by="Ben", at=NOW)
+    sealing.approve(report, by="ben ", at=NOW)
+    with pytest.raises(NotAllowed, match="no person"):
+        sealing.seal(report, by="Ben", at=NOW)
+    sealing.review(report, by="Ada", at=NOW)
+    sealing.send_back(report, by="Ben", at=NOW, comment="not yet")
+    sealing.approve(report, by="Ben", at=NOW)
+    with pytest.raises(NotAllowed, match="no person"):
+        sealing.seal(report, by="Ada", at=NOW)
+    sealing.review(report, by="Ada", at=NOW)
+    sealing.seal(report, by="Ben", at=NOW)
+    assert standing(report).state == "final"
 
 
 def test_sealing_without_approval_is_refused_by_the_schema_too() -> None:
