@@ -120,6 +120,36 @@ def test_the_head_of_a_long_table_stands_on_each_of_its_sheets(tmp_path: Path, s
     assert len(set(rows)) == 150
 
 
+@pytest.mark.parametrize("size", paper.SIZES)
+def test_names_without_a_blank_stay_on_the_sheet(tmp_path: Path, size: str) -> None:
+    """People, teams, models, documents and texts of 150 signs, the longest that a name may have."""
+    if not shutil.which("pdftotext"):
+        pytest.skip("pdftotext is not installed")
+    value, long = statement("2026-W47"), "Wm" * 75
+    for one in value["workloads"]:
+        one |= {"team": long, "model": long}
+    for one in value["exceptions"]:
+        one |= {"subject": long, "text": long}
+    for one in value["annotations"]:
+        one |= {"text": long, "author": long}
+    for one in value["control_totals"]["documents"]:
+        one |= {"name": long}
+    names = ("workloads", "exceptions", "annotations", "control_totals")
+    report = make_report(by="P" + long[1:], organisation=long, **{n: value[n] for n in names})
+    seal_report(report, approver="A" + long[1:])
+    path = tmp_path / "report.pdf"
+    path.write_bytes(paper.pdf(standing(report), size=size))
+    boxes = subprocess.run(
+        ["pdftotext", "-bbox", str(path), "-"], capture_output=True, text=True, check=True
+    ).stdout
+    for sheet in boxes.split("<page ")[1:]:
+        width = re.match(r'width="([0-9.]+)"', sheet)
+        assert width
+        margin = float(width[1]) - 17 / 25.4 * 72  # of paper.css
+        words = re.findall(r'xMax="([0-9.]+)".*?>([^<]+)</word>', sheet)
+        assert [word for right, word in words if float(right) > margin + 1] == [], sheet[:40]
+
+
 def test_letter_paper(sealed: Standing) -> None:
     with pikepdf.open(io.BytesIO(paper.pdf(sealed, size="Letter"))) as document:
         assert [int(v) for v in document.pages[0].mediabox] == [0, 0, 612, 792]
