@@ -21,7 +21,7 @@ from .standing import FIRST_PREVIOUS_DIGEST, SUPERSEDED
 
 def verify_seals() -> list[str]:
     """Recomputes each seal and each report; one sentence for each problem, none when all hold."""
-    return [*_seals(), *_reports(), *_events(), *_gone()]
+    return [*_seals(), *_reports(), *_events(), *_gone(), *_untold()]
 
 
 def _seals() -> Iterator[str]:
@@ -159,3 +159,16 @@ def _events() -> Iterator[str]:
             ]  # fmt: skip
             if rows != record["waivers"]:
                 yield f"seal {seal.number} ({seal.report}): its waivers are not those of its record"
+
+
+def _untold() -> Iterator[str]:
+    """Acts on reports that no entry of the trail tells of. Each was written with its entry, so that
+    entries cut off the end of the chain, which it cannot show itself, are missed here."""
+    kinds = [f"report {kind}" for kind, _ in ReportEvent.KINDS]
+    entries = Entry.objects.filter(action__in=kinds)
+    told = set(entries.values_list("action", "subject", "detail__revision", "actor", "at"))
+    acts = ReportEvent.objects.filter(report__in=Report.objects.all()).order_by("id")
+    for act in acts.values_list("kind", "report__week", "report__revision", "by", "at"):
+        kind, week, revision, by, at = act
+        if (f"report {kind}", f"report {week}", revision, by, at) not in told:
+            yield f"{week} revision {revision}: the trail does not tell that it was {kind} by {by}"

@@ -10,6 +10,7 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.test import Client
 
+from finops.trail import operations as trail
 from finops.trail.models import Entry
 from reports.models import Annotation, Report, ReportEvent, Seal
 from reports.operations import sealing
@@ -145,6 +146,25 @@ def test_a_restatement_supersedes_and_both_stay() -> None:
     assert report_of("2026-W47") == second
     assert standing(first).statement["headline"] == statement()["headline"]
     assert verify_seals() == []
+
+
+def test_a_tail_cut_off_the_trail_after_the_seal_is_missed_by_the_acts() -> None:
+    """The chain is whole without its newest entries, and no seal names them yet."""
+    from django.db import connection
+
+    seal_report(make_report("2026-W46"))
+    sealing.approve(make_report("2026-W47"), by="Benedikt Sommer", at=NOW)
+    assert verify_seals() == []
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(
+            "DELETE FROM trail_entry WHERE number = (SELECT max(number) FROM trail_entry)"
+        )
+        assert cursor.rowcount == 1
+        cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+    assert trail.verify() == []
+    (found,) = verify_seals()
+    assert "2026-W47 revision 1" in found and "approved by Benedikt Sommer" in found
 
 
 TABLES = ["report", "reportevent", "seal", "annotation", "disposition", "upload", "uploadoutcome"]
