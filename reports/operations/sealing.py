@@ -105,7 +105,7 @@ def blocks(stand: Standing) -> list[str]:
     statement = stand.statement
     signed = {(one["kind"], one["subject"]) for one in stand.waivers}
     if stand.state != FINAL and not stand.approved_by:
-        found.append("Nobody but the preparer has approved it yet.")
+        found.append("No second person has approved it yet.")
     elif stand.report.prepared_by == SCHEDULE and len(stand.people) < 2:
         found.append(
             "The schedule closed it, which is no person: somebody besides its approver reviews it."
