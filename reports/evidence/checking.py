@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from django.db.models import Q
+
 from finops.core.canonical import canonical_bytes, digest
 from reports.models import Report, Seal
-from reports.queries.standing import Standing, standing
+from reports.queries.standing import SUPERSEDED, Standing, standing
 
 from . import signing
 from .pack import SUMS, WORDS, beside, sums_of, told
@@ -42,12 +44,27 @@ def check_file(path: Path) -> dict[str, Any]:
 
 
 def check_bytes(content: bytes) -> dict[str, Any]:
-    """As `check_file`, of bytes at hand. Raises ValueError and NotFinished as it does."""
+    """As `check_file`, of bytes at hand. Raises ValueError and NotFinished as it does. `notes` say
+    that a later revision superseded the report: its bytes stay whole."""
     if content[:5] == b"%PDF-":
-        return _pdf(content)
-    if content[:2] == b"PK":
-        return _pack(content)
-    return _json(content)
+        found = _pdf(content)
+    elif content[:2] == b"PK":
+        found = _pack(content)
+    else:
+        found = _json(content)
+    return found | {"notes": [*found.get("notes", ()), *_superseded(found["digest"])]}
+
+
+def _superseded(found: str | None) -> list[str]:
+    """That the report of this digest, its seal's or its statement's, is no longer the one that holds."""
+    if found is None:
+        return []
+    known = Q(seal__digest=found) | Q(digest=found)
+    report = Report.objects.filter(known, events__kind=SUPERSEDED).order_by("-revision").first()
+    if report is None:
+        return []
+    newest = standing(report).sealed_revision
+    return [f"revision {newest} superseded this report, which is revision {report.revision}"]
 
 
 def _json(content: bytes) -> dict[str, Any]:

@@ -371,6 +371,29 @@ def test_a_week_that_cannot_be_computed_again_needs_a_second_person(
     assert record["evidence"]["figures_unequal_count"] > 0
 
 
+def test_whoever_verifies_a_superseded_report_is_told(sealed: Sealed, tmp_path: Path) -> None:
+    """The old pack stays the same bytes and whole; that a later revision holds stands beside it."""
+    command("pack", WEEK, "-o", tmp_path / "old.zip")
+    command("report", WEEK, "--pdf", tmp_path / "old.pdf", "--record", tmp_path / "old.json")
+    names = ("old.zip", "old.pdf", "old.json")
+    assert all(command("verify", tmp_path / name)["notes"] == [] for name in names)
+    later_invoice(sealed.folder, "0.93")
+    command("restate", WEEK, "--by", "Ada", "--reason", "the invoice was replaced")
+    assert command("verify", tmp_path / "old.zip")["notes"] == [], "not before it is sealed"
+    seal_week()
+    again = command("pack", WEEK, "--revision", "1", "-o", tmp_path / "again.zip")
+    assert (
+        again["ok"] and (tmp_path / "again.zip").read_bytes() == (tmp_path / "old.zip").read_bytes()
+    )
+    for name in names:
+        said = command("verify", tmp_path / name)
+        assert said["ok"] and said["problems"] == []
+        (note,) = said["notes"]
+        assert "revision 2 superseded" in note
+    command("pack", WEEK, "-o", tmp_path / "new.zip")
+    assert command("verify", tmp_path / "new.zip")["notes"] == []
+
+
 def test_a_restatement_says_what_changed_and_by_which_documents(sealed: Sealed) -> None:
     later_invoice(sealed.folder, "0.93")
     command("restate", WEEK, "--by", "Ada", "--reason", "the invoice was replaced")
