@@ -77,3 +77,22 @@ def test_steps_that_cannot_be_written_keep_no_week_from_being_sealed(
     text = files["README.md"].decode()
     assert "were not kept with its rows" in text and "`recipe.md`" not in text
     assert json.loads(files["seal.json"])["evidence"]["figures_unequal"] == []
+
+
+def test_a_week_of_readings_without_cost_tells_nothing_it_does_not_know(tmp_path: Path) -> None:
+    """There are readings: only none in hours that have cost. Restarts are not known to be none."""
+    (tmp_path / "readings.om").write_text(small_company.openmetrics())
+    assert ingested(tmp_path / "readings.om")[0]["status"] == "posted"
+    command("workload", "add", "chat", "--model", "m", "--stack", "vllm", "--purpose", "inference")
+    command("rule", "add", "chat", "--series", "job=vllm")
+    command("close", WEEK, "--by", "Ada")
+    command("report", WEEK, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    strip = page[page.index('<dl class="strip">') :]
+    strip = strip[: strip.index("</dl>")]
+    for tile in ("Tokens processed", "Readings cover"):
+        text = strip[strip.index(f"<dt>{tile}") :]
+        text = text[: text.index("</dd>")]
+        assert "n/a" in text and "no readings of tokens in hours that have cost" in text
+        assert "restart" not in text and "bounds" not in text
+    assert not command("seal", WEEK, "--by", "Ben")["ok"]
