@@ -226,6 +226,7 @@ BUILDERS: dict[str, Callable[[], models.Model]] = {
         issuer="i", billing_period="2026-11", at=NOW, by="Ada"
     ),
     "PeriodStatus": some.period_status,
+    "QuietHour": growing.quiet_hour,
     "RateCard": some.rate_card,
     "RejectedRow": lambda: of_a_document("RejectedRow", line=3, column="c", value="v", reason="r"),
     "Reread": some.reread,

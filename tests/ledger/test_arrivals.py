@@ -59,6 +59,7 @@ OF_A_TIME: dict[str, Callable[[], Model]] = {
     "GpuHour": more.gpu_hour,
     "DeviceHour": more.device_hour,
     "UsageHour": rows.usage_hour,
+    "QuietHour": rows.quiet_hour,
 }
 OF_ANY_TIME: dict[str, Callable[[], Model]] = {
     "Baseline": more.baseline,

@@ -27,6 +27,7 @@ from finops.ledger.models import (
     ModelConfig,
     PeriodConfirmation,
     PeriodStatus,
+    QuietHour,
     RateCard,
     Rule,
     ServiceObjective,
@@ -91,3 +92,5 @@ def _hours(period: Period, since: datetime) -> Iterator[QuerySet[Any]]:
     for model in (TokenHour, CacheHour, GpuHour, DeviceHour):
         yield model.objects.filter(hours, posted_at__gt=since)
     yield UsageHour.objects.filter(hours, document__received_at__gt=since)
+    touching = Q(start__lt=period.end, end__gt=period.start)
+    yield QuietHour.objects.filter(touching, fetch__at__gt=since)
