@@ -174,7 +174,7 @@ def seal_newest(made: Made, at: datetime, progress: Progress) -> None:
     for exception in standing(report).open_exceptions:
         text = books.disposition_of(exception["kind"])
         sealing.dispose(report.week, exception["id"], text=text, by=PREPARER, at=at)
-    sealing.review(report, by=fleet.ENGINEER, at=at)
+    sealing.review(report, by=PREPARER, at=at)
     sealing.approve(report, by=APPROVER, at=at)
     for month in standing(report).statement["provisional_months"]:
         sealing.waive(report, "provisional-month", month, text=books.WAIVER, by=APPROVER, at=at)
