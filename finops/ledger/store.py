@@ -41,6 +41,8 @@ from .selecting import (
 )
 
 MAX_SERIES_HOURS_A_QUERY: Final = 2_000
+MAX_SERIES_HOURS_OF_JSON: Final = 1_000
+"""The same of queries, whose answers are read as objects: each sample takes ten times its bytes."""
 AHEAD_BYTES: Final = 16 << 20
 """How much of a window's answers, packed as they came, waits for the window before to be read."""
 _SERIES: Final = "/api/v1/series"
@@ -116,9 +118,15 @@ def _listing(door: Door, matchers: Sequence[str], period: Period, shard: Shard) 
     """The series of a window, or of a shard of it, and how they are asked for. Where shards of one
     window come one after the other, the store is asked once, unless it warned."""
     hours = -(-(milliseconds(period.end) - milliseconds(period.start)) // HOUR_MS)
-    most = MAX_SERIES_HOURS_A_QUERY // hours
+    most = MAX_SERIES_HOURS_A_QUERY
+    if door.without_remote_read:
+        most = min(most, MAX_SERIES_HOURS_OF_JSON)
     read = partial(
-        _read_listings, base=door.base, matchers=tuple(matchers), most=most, count=shard.count
+        _read_listings,
+        base=door.base,
+        matchers=tuple(matchers),
+        most=most // hours,
+        count=shard.count,
     )
     form = _series_form(matchers, period)
     asked = (shard.count, *form)
