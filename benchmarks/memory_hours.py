@@ -227,9 +227,10 @@ def run(
     try:
         with prometheus(folder, engines, steps, storage) as (url, process):
             before, served = cpu_seconds(process), shared.served_seconds_of(url)
-            own = shared.measured("drain", url, START, until, data, __file__)
+            own = shared.measured("drain-in-turn", url, START, until, data, __file__)
             store_cpu = cpu_seconds(process) - before
             served = shared.served_seconds_of(url) - served
+            as_asked = shared.measured("drain", url, START, until, data, __file__)
             load = os.getloadavg()[0]
             filled = shared.measured("collect", url, START, until, data, __file__)
     finally:
@@ -237,11 +238,13 @@ def run(
     return {
         "engines": engines, "hours": hours, "readings": filled["readings"],
         "load": load, "store_seconds": own["seconds"], "store_cpu_seconds": store_cpu,
-        "store_served_seconds": served,
+        "store_served_seconds": served, "store_as_asked_seconds": as_asked["seconds"],
         "collect_seconds": filled["seconds"], "collect_cpu_seconds": filled["cpu_seconds"],
+        "database_cpu_seconds": filled["database_cpu_seconds"],
         "hours_seconds": filled["hours_seconds"], "hours_cpu_seconds": filled["hours_cpu_seconds"],
         "hours_over_store": filled["hours_seconds"] / own["seconds"],
         "collect_over_store": filled["seconds"] / own["seconds"],
+        "collect_over_store_as_asked": filled["seconds"] / as_asked["seconds"],
         "collect_over_served": filled["seconds"] / served,
         "hours_cpu_over_store_cpu": filled["hours_cpu_seconds"] / store_cpu,
         "collect_cpu_over_store_cpu": filled["cpu_seconds"] / store_cpu,
