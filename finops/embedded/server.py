@@ -109,14 +109,16 @@ class Server(ABC):
 
     def stop(self) -> None:
         """Stops the server and waits until it has gone."""
-        if self.pid() is None:
+        pid = self.pid()
+        if pid is None:
             return
         self.ask_to_stop()
         deadline = time.monotonic() + STOP_SECONDS
         while time.monotonic() < deadline:
             if self._process is not None:
                 self._process.poll()
-            if self.pid() is None:
+            # It takes its own note of its pid away a moment before it ends.
+            if self.pid() is None and not lives(pid, _BETWEEN_WORDS):
                 return
             time.sleep(0.02)
         print(f"{self.name} has not stopped after {STOP_SECONDS} s.", file=sys.stderr)
@@ -211,6 +213,10 @@ def as_account(account: Account) -> dict[str, Any]:
     if account.uid == os.geteuid():
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
+
+
+_BETWEEN_WORDS = "\0"
+"""What stands in the command line of any process that runs, of no zombie's."""
 
 
 def lives(pid: int, words: str) -> bool:
