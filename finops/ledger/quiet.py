@@ -21,7 +21,7 @@ from finops.sources.records import SeriesReadings
 
 from .access import FetchFailed, shown
 from .fetch import Door
-from .selecting import equals, text_of
+from .selecting import equals, seconds_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def quiet_hours(
     found = []
     for piece in _pieces(window):
         start_ms, end_ms = milliseconds(piece.start), milliseconds(piece.end)
-        if not any(_reaches_into(one.times_ms, start_ms, end_ms) for one in series):
+        if not any(reaches_into(one.times_ms, start_ms, end_ms) for one in series):
             found.append(Quiet(piece, _witness(door, start_ms, end_ms) if asks else None))
     return found
 
@@ -51,7 +51,8 @@ def _pieces(window: Period) -> Iterator[Period]:
         yield Period(max(hour, window.start), min(hour + HOUR, window.end))
 
 
-def _reaches_into(times_ms: Sequence[int], start_ms: int, end_ms: int) -> bool:
+def reaches_into(times_ms: Sequence[int], start_ms: int, end_ms: int) -> bool:
+    """Whether any of the instants, which stand in order, lies in [start, end)."""
     return bisect_left(times_ms, start_ms) < bisect_left(times_ms, end_ms)
 
 
@@ -75,8 +76,8 @@ def _witness(door: Door, start_ms: int, end_ms: int) -> tuple[str, int] | None:
 
 def _rows(door: Door, query: str, end_ms: int) -> list[dict[str, Any]]:
     """The rows of a good answer; none of one that warns, for it may not be whole."""
-    time = f"{(end_ms - 1) // 1000}.{(end_ms - 1) % 1000:03d}"
-    answer = door.post("/api/v1/query", [("query", query), ("time", time)])
+    form = [("query", query), ("time", seconds_of(end_ms - 1))]
+    answer = door.post("/api/v1/query", form)
     if answer.get("warnings") or answer["status"] != "success":
         return []
     return list(answer["data"]["result"])

@@ -148,3 +148,8 @@ def plain(selector: Selector) -> list[tuple[str, str, str]]:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def seconds_of(time_ms: int) -> str:
+    """Milliseconds as a query's seconds with three places, exactly."""
+    return f"{time_ms // 1000}.{time_ms % 1000:03d}"

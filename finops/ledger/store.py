@@ -30,19 +30,20 @@ from .access import FetchFailed
 from .ahead import Ahead, Closed, in_order
 from .fetch import REQUESTS_AT_ONCE, Door
 from .listing import Listing, listings
-from .quiet import Quiet
+from .quiet import Quiet, reaches_into
 from .selecting import (
     NotPlain,
     Selector,
     alternatives_of,
     names_matcher,
     plain,
+    seconds_of,
     text_of,
 )
 
 MAX_SERIES_HOURS_A_QUERY: Final = 2_000
 MAX_SERIES_HOURS_OF_JSON: Final = 1_000
-"""The same of queries, whose answers are read as objects: each sample takes ten times its bytes."""
+"""The same of queries, whose answers are JSON: as objects a sample takes far more memory."""
 AHEAD_BYTES: Final = 16 << 20
 """How much of a window's answers, packed as they came, waits for the window before to be read."""
 _SERIES: Final = "/api/v1/series"
@@ -101,8 +102,8 @@ def _series_form(matchers: Sequence[str], period: Period) -> list[tuple[str, str
             for name in bound
             for own in alternatives_of(name)
         ),
-        ("start", _seconds(milliseconds(period.start))),
-        ("end", _seconds(milliseconds(period.end) - 1)),
+        ("start", seconds_of(milliseconds(period.start))),
+        ("end", seconds_of(milliseconds(period.end) - 1)),
     ]
 
 
@@ -235,13 +236,15 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
     result = Gathered()
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
     forms = [
-        [("query", f"{text_of(one)}[{end_ms - start_ms}ms]"), ("time", _seconds(end_ms - 1))]
+        [("query", f"{text_of(one)}[{end_ms - start_ms}ms]"), ("time", seconds_of(end_ms - 1))]
         for one in selectors
     ]
     for answer in in_order([partial(door.post, "/api/v1/query", form) for form in forms], 1):
         _take(answer, door.base, result)
     # The older reading of a range brings one sample from just before the window, and no other.
-    if result.series and not any(_reaches_into(one, start_ms - 1, end_ms) for one in result.series):
+    if result.series and not any(
+        reaches_into(one.times_ms, start_ms - 1, end_ms) for one in result.series
+    ):
         times = [
             time_ms for one in result.series for time_ms in (one.times_ms[0], one.times_ms[-1])
         ]
@@ -272,7 +275,9 @@ def _gather_remotely(
         door.without_remote_read = True
         return None
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
-    if answers.series and not any(_reaches_into(one, start_ms, end_ms) for one in answers.series):
+    if answers.series and not any(
+        reaches_into(one.times_ms, start_ms, end_ms) for one in answers.series
+    ):
         logger.info("%s: asked by queries, for remote read tells of another time", door.base)
         return None
     series = [one for one in answers.series if _inside(one, start_ms, end_ms)]
@@ -302,11 +307,6 @@ def version(door: Door) -> str | None:
     except FetchFailed:
         return None
     return str(data.get("version", "")) or None if isinstance(data, dict) else None
-
-
-def _seconds(time_ms: int) -> str:
-    """Milliseconds as seconds with three places, exactly."""
-    return f"{time_ms // 1000}.{time_ms % 1000:03d}"
 
 
 def _answer(answer: Any, base: str) -> tuple[Any, list[str], list[str]]:
@@ -339,11 +339,6 @@ def _take(answer: Any, base: str, result: Gathered) -> None:
             result.series.append(record)
     except Refused as error:
         raise FetchFailed(str(error)) from None
-
-
-def _reaches_into(one: SeriesReadings, start_ms: int, end_ms: int) -> bool:
-    """Whether any of the readings, which stand in order of time, lies in the window."""
-    return bisect_left(one.times_ms, start_ms) < bisect_left(one.times_ms, end_ms)
 
 
 def _inside(one: SeriesReadings, start_ms: int, end_ms: int) -> bool:

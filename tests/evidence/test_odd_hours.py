@@ -99,6 +99,13 @@ def test_how_long_a_counter_and_a_source_were_there_is_computed_again(tmp_path: 
     ) == []  # fmt: skip
 
 
+def ingest_counters(path: Path, counters: list[str], marks: list[str]) -> None:
+    lines = ["# TYPE vllm:prompt_tokens counter", *counters,
+             "# TYPE process_start_time_seconds gauge", *marks, "# EOF", ""]  # fmt: skip
+    path.write_text("\n".join(lines))
+    assert ingested(path)[0]["status"] == "posted"
+
+
 def over_the_edges(folder: Path) -> None:
     """Three more engines of llama. `u` is born on Sunday at 23:55 and first read on Monday at 00:40;
     `v` is read until the week's last Sunday at 23:20, born again at 23:50 and read at 00:40; `w` is
@@ -117,10 +124,7 @@ def over_the_edges(folder: Path) -> None:
         for at, value in readings:
             counters.append(f'vllm:prompt_tokens_total{{{labels},model_name="llama"}} {value} {at}')
             marks.append(f"process_start_time_seconds{{{labels}}} {born} {at}")
-    lines = ["# TYPE vllm:prompt_tokens counter", *counters,
-             "# TYPE process_start_time_seconds gauge", *marks, "# EOF", ""]  # fmt: skip
-    (folder / "edges.om").write_text("\n".join(lines))
-    assert ingested(folder / "edges.om")[0]["status"] == "posted"
+    ingest_counters(folder / "edges.om", counters, marks)
 
 
 def test_what_nobody_read_over_an_edge_of_the_week_is_computed_again(tmp_path: Path) -> None:
@@ -155,10 +159,7 @@ def under_other_labels(folder: Path) -> None:
         counters.append(f'vllm:prompt_tokens_total{{{labels},model_name="mistral",engine="0"}} '
                         f"{100 + 70 * number} {at}")  # fmt: skip
         marks.append(f"process_start_time_seconds{{{labels}}} {start - 60} {at}")
-    lines = ["# TYPE vllm:prompt_tokens counter", *counters,
-             "# TYPE process_start_time_seconds gauge", *marks, "# EOF", ""]  # fmt: skip
-    (folder / "zones.om").write_text("\n".join(lines))
-    assert ingested(folder / "zones.om")[0]["status"] == "posted"
+    ingest_counters(folder / "zones.om", counters, marks)
 
 
 def test_a_counter_under_other_labels_is_booked_again_from_where_it_stood(tmp_path: Path) -> None:
