@@ -3147,7 +3147,9 @@ class Pack:
         rows = csv.DictReader(self._text(f"{folder}{name}.csv"))
         kinds = [(column, KINDS[column]) for column in rows.fieldnames or () if column in KINDS]
         rows = list(rows)
-        for row in rows:
+        for number, row in enumerate(rows, 1):
+            if None in row or None in row.values():
+                raise ValueError(f"{folder}{name}.csv, row {number}: more or fewer cells than columns")
             for column, kind in kinds:
                 row[column] = kind(row[column]) if row[column] else None
         return rows
@@ -3265,7 +3267,8 @@ def main(arguments):
         statement = pack.json("statement.json")
         own = digests(pack, check)
         check.lines += recompute(pack, statement).lines
-    except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile, ArithmeticError) as error:
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, zipfile.BadZipFile,
+            ArithmeticError) as error:
         print(f"This is not a whole pack: {type(error).__name__}: {error}")
         return 1
     if "--contents" in arguments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import io
 import json
@@ -19,7 +20,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from finops.trail.models import Entry
-from reports.evidence import dictionary, texts
+from reports.evidence import dictionary, texts, verify
 from reports.evidence import sealed as sealing
 from reports.evidence.checking import check_bytes
 from reports.evidence.pack import beside, sums_of, told
@@ -107,6 +108,20 @@ def test_files_that_belong_to_no_pack_are_named(sealed: Sealed, auditor: Client)
     without = unpacked(sealed.pack())
     del without["IPE.md"]
     assert "IPE.md is missing" in page_of(auditor, zipped(without))
+
+
+@pytest.mark.parametrize("row", [b"1,2\r\n", b"," * 200 + b"\r\n"], ids=["cut off", "too long"])
+def test_a_row_of_another_length_is_named(
+    sealed: Sealed, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: bytes
+) -> None:
+    files = unpacked(sealed.pack())
+    table = files["ledgers/charges.csv"]
+    rows = len(list(csv.reader(io.StringIO(table.decode(), newline="")))) - 1
+    path = tmp_path / "pack.zip"
+    path.write_bytes(zipped(files | {"ledgers/charges.csv": table + row}))
+    assert verify.main([str(path)]) == 1
+    said = f"ledgers/charges.csv, row {rows + 1}: more or fewer cells than columns"
+    assert said in capsys.readouterr().out
 
 
 def test_words_that_cannot_be_compared_are_told_as_not_checked(
