@@ -165,7 +165,8 @@ def test_a_series_is_explained_by_as_much_as_tells_it_apart(tmp_path: Path) -> N
     ]
     hour = "2026-11-16T02:00:00Z"
     for name in (row["series"], row["series_id"], 'vllm:prompt_tokens_total{engine="0"}'):
-        assert command("explain", name, hour)["tokens"] == 19
+        told = command("explain", name, hour)
+        assert (told["tokens"], told["source"]) == (19, Source.objects.get().name)
     with pytest.raises(CommandError, match="2 series fit"):
         command("explain", "vllm:prompt_tokens_total", hour)
     with pytest.raises(CommandError, match="no series"):
@@ -191,6 +192,7 @@ def test_people_read_series_and_explanations_line_by_line(tmp_path: Path) -> Non
     out = StringIO()
     call_command("explain", "vllm:prompt_tokens_total", "2026-11-16T02:00:00Z", stdout=out)
     assert "(1013 − 1011) + (17 − 0) = 19, 1 restart(s)" in out.getvalue()
+    assert f"told by {Source.objects.get().name}" in out.getvalue()
 
 
 def test_an_engine_s_events_are_told_once(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def _post(
             taken=lambda posted: _write_document(document, posted, gathered.notes),
         )  # fmt: skip
         note_fetch(source, window, shard, document, gathered, at)
-    return Window(window, True, True, gathered, len(posted.refused))
+    return Window(window, True, True, gathered, posted.refused_count)
 
 
 def _write_document(document: Document, posted: PostedReadings, notes: list[str]) -> None:
@@ -300,7 +300,7 @@ def _write_document(document: Document, posted: PostedReadings, notes: list[str]
     if Document.objects.filter(pk=document.sha256).exists():
         return
     document.readings = posted.readings
-    document.rows_rejected = len(posted.refused)
+    document.rows_rejected = posted.refused_count
     document.account = {
         "warnings": notes[:20],
         "series": posted.series,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Count, Exists, OuterRef
@@ -10,6 +11,7 @@ from django.db.models import Count, Exists, OuterRef
 from finops.core.allocation import UNASSIGNED, Assigner
 from finops.core.facts import Notice
 from finops.core.period import Period, rfc3339
+from finops.core.series import Row
 from finops.core.wording import counted_text
 from finops.ledger.models import Fetch, UsageHour
 
@@ -43,15 +45,49 @@ def notices(
     )
 
 
+@dataclass(slots=True)
+class _Lost:
+    """What no rule gives to a workload of one target, by what its counters are for; None where nothing
+    of the kind was read."""
+
+    prompt: int | None = None
+    generation: int | None = None
+    opening_tokens: int = 0
+    alternations: int = 0
+
+    def add(self, role: str, row: Row) -> None:
+        """One more hour of one of its counters."""
+        setattr(self, role, (getattr(self, role) or 0) + row.tokens)
+        self.opening_tokens += row.opening_tokens
+        if role == "prompt":  # once for each engine
+            self.alternations += row.facts.get("alternations", 0)
+
+    def told(self, delivered: str) -> str:
+        """Its tokens, and what was not booked or may be of another process (method §2.1, §2.4)."""
+        counts = [
+            f"{count:,} {role}"
+            for role, count in (("prompt", self.prompt), ("generation", self.generation))
+            if count is not None
+        ]
+        text = f"{' and '.join(counts)} tokens{', delivered,' if delivered else ''} stand in no unit cost."
+        if self.opening_tokens:
+            text += f" {self.opening_tokens:,} tokens of unknown time are not booked."
+        if self.alternations:
+            text += (
+                f" {counted_text(self.alternations, 'alternation')}: more than one process answered "
+                "behind its address."
+            )
+        return text
+
+
 def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[Notice]:
     """Targets whose tokens no rule gives to a workload, with how many tokens that is."""
     for delivered in ("", "delivered_"):
-        for target, (prompt, generation) in _unassigned(ledger, assign, delivered):
+        for target, lost in _unassigned(ledger, assign, delivered):
             yield Notice(
                 "series-without-workload",
                 target,
-                f"No rule gives {target} to a workload: {prompt:,} prompt and {generation:,} "
-                f"generation tokens{', delivered,' if delivered else ''} stand in no unit cost.",
+                f"No rule gives {target} to a workload: {lost.told(delivered)}",
             )
     for usage in ledger.usage:
         if assign(usage.rule_labels, usage.hour).kind == UNASSIGNED:
@@ -63,23 +99,20 @@ def _series_without_workload(ledger: TokenLedger, assign: Assigner) -> Iterator[
             )
 
 
-def _unassigned(
-    ledger: TokenLedger, assign: Assigner, delivered: str
-) -> list[tuple[str, list[int]]]:
-    """Prompt and generation tokens of each target that no rule reaches, by its name: the processed
-    ones, or the delivered ones of what counts no others."""
-    sums: dict[str, list[int]] = {}
-    for number, role in enumerate(("prompt", "generation")):
+def _unassigned(ledger: TokenLedger, assign: Assigner, delivered: str) -> list[tuple[str, _Lost]]:
+    """What of each target no rule reaches, by its name: the processed tokens, or the delivered ones of
+    what counts no others. What the other half of a pair counts is none of it (method §2.10)."""
+    found: dict[str, _Lost] = {}
+    for role in ("prompt", "generation"):
         for known in ledger.known:
             is_told = not delivered or known.series.metric in DELIVERED_ALONE
-            if known.series.role != delivered + role or not is_told:
+            if known.series.role != delivered + role or known.is_left_out or not is_told:
                 continue
             place_of = assign.by_hour(known.labels)
             for row in known.rows:
                 if place_of(row.hour_ms).kind == UNASSIGNED:
-                    counts = sums.setdefault(_target(known.labels, known.source), [0, 0])
-                    counts[number] += row.tokens
-    return sorted(sums.items())
+                    found.setdefault(_target(known.labels, known.source), _Lost()).add(role, row)
+    return sorted(found.items(), key=lambda one: one[0])
 
 
 def _target(labels: dict[str, str], source: str) -> str:
@@ -115,7 +148,7 @@ def _incomplete_fetches(period: Period, as_of: datetime | None) -> Iterator[Noti
         yield Notice(
             "incomplete-fetches",
             name,
-            f"{name} answered {len(known)} windows incompletely, first {known[0]}; they are asked "
+            f"{name} answered {counted_text(len(known), 'window')} incompletely, first {known[0]}; they are asked "
             "again, and never count as zero.",
         )
 

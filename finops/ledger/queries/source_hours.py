@@ -12,7 +12,16 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from finops.core.period import Period, hour_of, instant_of
 from finops.core.series import Row
 from finops.core.tokens import SeriesPeriod
-from finops.ledger.models import Fetch, FetchedPart, QuietHour, Series, Source, TokenHour, UsageHour
+from finops.ledger.models import (
+    Document,
+    Fetch,
+    FetchedPart,
+    QuietHour,
+    Series,
+    Source,
+    TokenHour,
+    UsageHour,
+)
 from finops.sources.engines import ROLES
 
 from .answers import Answer, answers, covers, is_empty_hour
@@ -110,6 +119,8 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
         fetch__in=newest, start__lt=hour + timedelta(hours=1), end__gt=hour
     )
     quiet = {row.fetch_id: row for row in found}
+    documents = {row.pk: _documents(row, shards) for row in newest}
+    refused = _refused({each for mine in documents.values() for each in mine})
     return [
         {
             "at": row.at,
@@ -119,11 +130,18 @@ def fetches_of(name: str, hour: datetime) -> list[dict[str, Any]]:
             "warnings": list(row.warnings),
             "series": row.series,
             "readings": row.readings,
-            "documents": _documents(row, shards),
+            "refused": sum(refused.get(each, 0) for each in documents[row.pk]),
+            "documents": documents[row.pk],
             "quiet": quiet.get(row.pk),
         }
         for row in newest
     ]
+
+
+def _refused(digests: set[str]) -> dict[str, int]:
+    """How many readings of each document were refused, of those of which any was."""
+    rows = Document.objects.filter(pk__in=digests, rows_rejected__gt=0)
+    return dict(rows.values_list("pk", "rows_rejected"))
 
 
 def _documents(fetch: Fetch, shards: list[FetchedPart]) -> list[str]:

@@ -25,14 +25,17 @@ class Command(Base):
         try:
             series = series_named(options["series"])
             hour = hour_of(parse_instant(options["hour"]))
-            return explain(series, hour) | {"bounds": bounds(series, hour)}, True
+            found = explain(series, hour)
+            told = {"source": series.target.source.name, "bounds": bounds(series, hour)}
+            return found | told, True
         except (Unknown, ValueError) as error:
             raise CannotRun(str(error)) from error
 
     def render(self, result: dict[str, Any]) -> str:
         lines = [
             result["series"],
-            f"{result['tokens']:,} tokens in the hour from {rfc3339(result['hour'])}",
+            f"{result['tokens']:,} tokens in the hour from {rfc3339(result['hour'])}, "
+            f"told by {result['source']}",
             f"  {result['arithmetic']}",
             *_exactness(result["bounds"]),
             f"  revision {result['revision']}, posted {rfc3339(result['posted_at'])}",
