@@ -186,6 +186,13 @@ class Context:
     first_marks: Mapping[int, Mark] = field(default_factory=dict)
 
 
+def proves_birth(mark_ms: int, first_ms: int, earliest_ms: int) -> bool:
+    """Whether a mark says that all a first reading shows was counted since the job's earliest reading
+    and in the 24 h before (method §2.4). One that lies after the reading by more than clocks may differ
+    says nothing: a clock that is wrong by a day makes an old process look unborn."""
+    return earliest_ms <= mark_ms <= first_ms + SKEW_MS and first_ms - mark_ms <= BIRTH_WITHIN_MS
+
+
 def is_gap(step_ms: int, usual_ms: int) -> bool:
     """A step over 2.5 times the usual interval (method §2.5)."""
     return 2 * step_ms > 5 * usual_ms
@@ -505,8 +512,7 @@ class _Hour:
         """Method §2.4."""
         if mark is None:
             return any(time_ms - BIRTH_WITHIN_MS <= up < time_ms for up in self.context.ups_ms)
-        mark_ms = mark[1] // 1000
-        return mark_ms >= self.context.earliest_ms and time_ms - mark_ms <= BIRTH_WITHIN_MS
+        return proves_birth(mark[1] // 1000, time_ms, self.context.earliest_ms)
 
     def _remember(self, name: str, readings: Readings) -> None:
         """A replica that was not taken keeps its own last reading, and shows its own rate.

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .counter import BIRTH_WITHIN_MS, Mark
+from .counter import Mark, proves_birth
 from .plain_clock import Clock, Numbers, Tick, steps_within
 
 State = dict[str, Any]
@@ -229,8 +229,7 @@ def _born(hour: OfHour, place: int, tick: Tick, first: int, end: int, booked: Bo
     kind, mark_us = mark
     counter.number, counter.marks = 1, {kind: mark_us}
     counter.high, counter.first_ms = end, tick.first_ms
-    mark_ms = mark_us // 1000
-    if mark_ms >= hour.together.earliest_ms and tick.first_ms - mark_ms <= BIRTH_WITHIN_MS:
+    if proves_birth(mark_us // 1000, tick.first_ms, hour.together.earliest_ms):
         booked.births[place] = (tick.first_ms, mark_us)
         return end
     booked.openings[place] = (tick.first_ms, first)

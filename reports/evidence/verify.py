@@ -2851,8 +2851,8 @@ class Booking:
         """What one reading books: the rise over the highest value of its counter, or a birth."""
         now = self.counters.get(self.current)
         if now is None:  # what proves a series' birth are other readings of its job
-            late = mark is not None and at - mark[1] // 1000 > DAY
-            return self._begin(at, value, mark, late or at not in self.proven)
+            odd = mark is not None and not -5000 <= at - mark[1] // 1000 <= DAY
+            return self._begin(at, value, mark, odd or at not in self.proven)
         rise = max(0, value - now["high"])
         if mark is None:
             before = self.replicas.get(name)

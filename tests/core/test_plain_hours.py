@@ -48,7 +48,7 @@ class Life:
             rng.choice(["created", "process_start", "process_start", None])
         ]
         self.replicas = ["a"] if rng.random() < 0.9 else ["a", "b"]
-        self.born_ms = self.now_ms - rng.choice([7_000, 90_000, 30 * HOUR_MS])
+        self.born_ms = self.now_ms - rng.choice([7_000, 90_000, 30 * HOUR_MS, -4_000, -9_000])
         self.value = rng.randrange(0, 3) * rng.randrange(1, 90_000)
         self.rate = rng.randrange(0, 900)
         self.calm = rng.random() < 0.5

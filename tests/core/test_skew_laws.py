@@ -81,3 +81,15 @@ def test_clocks_further_apart_lose_no_token_silently(seed: int, skew_s: int) -> 
     start, end = first // HOUR_S * HOUR_S, (last // HOUR_S + 1) * HOUR_S
     (part,) = series_rows(w, rows, last).parts(start * 1000, end * 1000, lambda ms: None).values()
     assert not (unplaced and part.exact())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9), st.integers(86_400, 10 * 86_400))
+def test_a_clock_that_is_days_ahead_proves_no_birth(seed: int, skew_s: int) -> None:
+    """The first reading of a series stands as an opening, however long its process has counted (§2.4)."""
+    w = world(seed)
+    if not w.scrapes:
+        return
+    at, value, _ = w.scrapes[0]
+    openings = [one for row in derived_by_a_clock(w, skew_s) for one in row.openings]
+    assert openings[0] == (at * 1000, value)

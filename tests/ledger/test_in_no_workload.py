@@ -8,7 +8,17 @@ import pytest
 
 from finops.ledger.queries.facts import facts
 from tests.ledger.doors import command, ingested
-from tests.ledger.fleet import PERIOD, START, Shown, booked, counter, openmetrics, take_in
+from tests.ledger.fleet import (
+    PERIOD,
+    START,
+    STEP,
+    Shown,
+    booked,
+    counter,
+    level,
+    openmetrics,
+    take_in,
+)
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
 
@@ -34,6 +44,30 @@ def test_tokens_of_unknown_time_are_told_with_their_size(tmp_path: Path) -> None
     assert f"{32 * 600:,} prompt and {32 * 60:,} generation tokens stand in no unit cost." in text
     assert f"{1000 + 3 * 600 + 1000 + 3 * 60:,} tokens of unknown time are not booked." in text
     assert not any("unknown time" in one for one in told() if "old:1" in one)
+
+
+@pytest.mark.parametrize(
+    ("seconds_after", "opening"), [(5, 0), (6, 1000 + 3 * 600), (14 * 3600, 1000 + 3 * 600)]
+)
+def test_a_start_that_lies_after_the_first_reading_proves_no_birth(
+    tmp_path: Path, seconds_after: int, opening: int
+) -> None:
+    """Of an engine whose clock is hours ahead nobody knows how long it has counted (method §2.4)."""
+    take_in(tmp_path, [counter("vllm:prompt_tokens_total", 1, job="vllm", instance="old:1")])
+    start = int((START + 3 * STEP).timestamp()) + seconds_after
+    of_target = {"job": "vllm", "instance": "a:8000"}
+    late = [
+        counter("vllm:prompt_tokens_total", 600, **ENGINE),
+        level("process_start_time_seconds", start, **of_target),
+    ]
+    (tmp_path / "late.om").write_text(openmetrics(late, range(3, 40)))
+    ingested(tmp_path / "late.om")
+
+    asked = ("--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T06:00:00Z")
+    rows = command("totals", *asked, "--by", "series")["rows"]
+    (tokens,) = [row["tokens"] for row in rows if row["labels"].get("instance") == "a:8000"]
+    born = 0 if opening else 1000 + 3 * 600
+    assert (tokens["prompt"], tokens["opening_tokens"]) == (born + 32 * 600, opening)
 
 
 def test_two_processes_behind_one_address_are_told(tmp_path: Path) -> None:
