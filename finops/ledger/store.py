@@ -259,9 +259,9 @@ def _gather_by_queries(door: Door, selectors: Sequence[Selector], period: Period
 def _gather_remotely(
     door: Door, listing: Listing, coming: Iterable[bytes], period: Period
 ) -> Gathered | None:
-    """The same by remote read; None where it fails, or names a series that the query API does not
-    know: then its labels are not those of the series. Samples beyond the window, which a store may
-    answer by the block, are left out."""
+    """The same by remote read; None where it fails, holds nothing of the series that the store named, or
+    names one that the query API does not know: then its labels are not those of the series. Samples
+    beyond the window, which a store may answer by the block, are left out."""
     answers, place = Answers(), bytearray()
     try:
         for packed in coming:
@@ -275,10 +275,10 @@ def _gather_remotely(
         door.without_remote_read = True
         return None
     start_ms, end_ms = milliseconds(period.start), milliseconds(period.end)
-    if answers.series and not any(
+    if listing.selectors and not any(
         reaches_into(one.times_ms, start_ms, end_ms) for one in answers.series
-    ):
-        logger.info("%s: asked by queries, for remote read tells of another time", door.base)
+    ):  # nothing, or another time: the query API must say so as well
+        logger.info("%s: asked by queries, for remote read tells nothing of the time", door.base)
         return None
     series = [one for one in answers.series if _inside(one, start_ms, end_ms)]
     notes = [f"info: {name}: native histograms are not read" for name in sorted(answers.histograms)]

@@ -120,7 +120,7 @@ def test_an_escape_only_the_store_knows_is_asked_by_queries(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [(b"", 404), (b"not snappy", 200), (b"\x05\x10abcde", 200)]
+    ("body", "status"), [(b"", 404), (b"not snappy", 200), (b"\x05\x10abcde", 200), (b"\x00", 200)]
 )
 def test_where_remote_read_fails_queries_are_asked(body: bytes, status: int) -> None:
     with replay() as store:
