@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 HOUR = timedelta(hours=1)
+HALF_A_MONTH = timedelta(days=15)
 WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})")
 HOUR_MS = 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,6 +106,12 @@ def month_of(text: str) -> Period:
     year, month = int(match[1]), int(match[2])
     following = (year + month // 12, month % 12 + 1)
     return Period(datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC))
+
+
+def month_of_span(start: datetime, end: datetime) -> str:
+    """The month `YYYY-MM` of a billing period, told by its middle (issuers' own time zones)."""
+    middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
+    return f"{middle.year:04d}-{middle.month:02d}"
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

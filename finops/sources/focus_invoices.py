@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +27,8 @@ FORMATS: Final[tuple[str, ...]] = (DETAIL, PERIOD)
 _COLUMNS: Final = {
     DETAIL: """
         BilledCost BillingAccountId BillingCurrency BillingPeriodEnd BillingPeriodStart
-        ChargeCategory InvoiceDetailId InvoiceId InvoiceIssueDate InvoiceIssueStatus
-        InvoiceIssuerName
+        ChargeCategory InvoiceDetailId InvoiceDetailLastUpdated InvoiceId InvoiceIssueDate
+        InvoiceIssueStatus InvoiceIssuerName
     """,
     PERIOD: """
         BillingPeriodStart BillingPeriodEnd BillingPeriodStatus BillingPeriodCreated
@@ -91,15 +94,25 @@ def _records(
             reason = f"the row has {len(cells)} fields, the header {len(header)}"
             yield Rejection.of(line, None, len(cells), reason)
             continue
+        row = Row(cells, places, line)
         try:
-            yield build(Row(cells, places, line))
+            yield build(row)
         except Fault as fault:
             yield Rejection.of(line, fault.column, fault.value, fault.reason)
+            if build is _detail:
+                with suppress(Fault):
+                    yield _of_invoice(row)
 
 
 def _detail(row: Row) -> InvoiceDetailRecord:
     amount = row.money("BilledCost", required=True)
-    assert amount is not None
+    status = _one_of(row, "InvoiceIssueStatus", _STATUSES, "Issued")
+    return replace(_of_invoice(row), amount=amount, status=status)
+
+
+def _of_invoice(row: Row) -> InvoiceDetailRecord:
+    """Which invoice a line belongs to, without its amount."""
+    updated = "InvoiceDetailLastUpdated"
     return InvoiceDetailRecord(
         line=row.line,
         issuer=row.required("InvoiceIssuerName"),
@@ -109,9 +122,19 @@ def _detail(row: Row) -> InvoiceDetailRecord:
         billing_period_end=row.moment("BillingPeriodEnd"),
         currency=row.currency("BillingCurrency"),
         category=row.text("ChargeCategory"),
-        amount=amount,
-        status=_one_of(row, "InvoiceIssueStatus", _STATUSES, "Issued"),
+        amount=None,
+        status="",
+        detail=row.text("InvoiceDetailId"),
+        updated_at=_moment_or_none(row, updated),
     )
+
+
+def _moment_or_none(row: Row, column: str) -> datetime | None:
+    """An instant that is no condition of taking the line: None where it is absent or unreadable."""
+    try:
+        return row.moment(column)
+    except Fault:
+        return None
 
 
 def _period(row: Row) -> BillingPeriodRecord:

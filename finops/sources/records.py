@@ -159,7 +159,11 @@ class EngineStartRecord:
 
 @dataclass(frozen=True, slots=True)
 class InvoiceDetailRecord:
-    """One line of an issued invoice (FOCUS InvoiceDetail)."""
+    """One line of an issued invoice (FOCUS InvoiceDetail).
+
+    `detail` is its InvoiceDetailId. The amount is None of a line that is rejected, but tells which
+    invoice it belongs to: that invoice's sum is not known without it.
+    """
 
     line: int
     issuer: str
@@ -169,8 +173,10 @@ class InvoiceDetailRecord:
     billing_period_end: datetime
     currency: str
     category: str | None
-    amount: Decimal
+    amount: Decimal | None
     status: str
+    detail: str | None = None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

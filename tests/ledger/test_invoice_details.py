@@ -92,3 +92,58 @@ def test_a_closed_month_is_final(tmp_path: Path) -> None:
     reopened = {"BillingPeriodStatus": "Open", "BillingPeriodLastUpdated": "2026-11-05T00:00:00Z"}
     ingested(table(tmp_path / "reopened.csv", status | reopened))
     assert invoice_tie_out("2026-10")[0].provisional
+
+
+def amounts() -> dict[str, Decimal]:
+    return dict(InvoiceAmount.objects.order_by("pk").values_list("invoice", "amount"))
+
+
+def test_an_invoice_in_two_files_of_one_delivery_is_their_sum(tmp_path: Path) -> None:
+    ingested(focus_file(tmp_path / "usage.csv", {"BilledCost": "10", "EffectiveCost": "10"}))
+    folder = tmp_path / "details"
+    folder.mkdir()
+    table(folder / "part1.csv", DETAIL | {"BilledCost": "6"})
+    table(folder / "part2.csv", DETAIL | {"BilledCost": "4", "InvoiceDetailId": "d2"})
+    ingested(folder)
+    (row,) = invoice_tie_out("2026-10")
+    assert (row.issued, row.difference, row.within) == (10, 0, True)
+
+
+def test_of_two_exports_in_one_delivery_the_newer_detail_counts(tmp_path: Path) -> None:
+    at = "InvoiceDetailLastUpdated"
+    table(tmp_path / "a.csv", DETAIL | {"BilledCost": "20", at: "2026-11-05T00:00:00Z"})
+    table(tmp_path / "b.csv", DETAIL | {"BilledCost": "19", at: "2026-11-03T00:00:00Z"})
+    ingested(tmp_path)
+    assert amounts() == {"INV-1": 20}
+
+
+def test_a_line_that_is_refused_leaves_its_invoice_without_an_amount(tmp_path: Path) -> None:
+    lines = [
+        DETAIL | {"BilledCost": "5"},
+        DETAIL | {"BilledCost": "NaN", "InvoiceDetailId": "d2"},
+        DETAIL | {"BilledCost": "7", "InvoiceId": "INV-2"},
+    ]
+    (document,) = ingested(table(tmp_path / "details.csv", *lines))
+    assert (document["rows_rejected"], amounts()) == (1, {"INV-2": 7})
+    (warning,) = document["warnings"]
+    assert "1 invoices have a line that could not be taken" in warning
+    assert "INV-1" in warning
+
+
+def test_a_refused_line_of_an_unknown_invoice_may_be_of_any(tmp_path: Path) -> None:
+    lines = [DETAIL, DETAIL | {"InvoiceId": "", "InvoiceDetailId": "d2"}]
+    (document,) = ingested(table(tmp_path / "details.csv", *lines))
+    assert (document["rows_rejected"], amounts()) == (1, {})
+
+
+def test_an_older_export_that_comes_later_changes_no_amount(tmp_path: Path) -> None:
+    at = "InvoiceDetailLastUpdated"
+    (new,) = ingested(
+        table(tmp_path / "new.csv", DETAIL | {"BilledCost": "20", at: "2026-11-05T00:00:00Z"})
+    )
+    assert new["exported_at"] == "2026-11-05T00:00:00Z"
+    (old,) = ingested(
+        table(tmp_path / "old.csv", DETAIL | {"BilledCost": "19", at: "2026-11-03T00:00:00Z"})
+    )
+    assert "told by details brought up to date later" in old["warnings"][0]
+    assert amounts() == {"INV-1": 20}

@@ -17,6 +17,7 @@ from finops.ledger.operations import (
     delivering,
     documents,
     inputs,
+    issued,
     manifests,
     one_by_one,
     origins,
@@ -192,6 +193,7 @@ def _post(
             candidate, sets.reason(manifest, broken[manifest])
         )
         candidates.remove(candidate)
+    told = issued.told_by(candidates)
     for kinds in (terms.KINDS, None, one_by_one.KINDS):  # rate cards come before what they price
         if kinds is None:
             for delivery in _deliveries(candidates):
@@ -201,7 +203,7 @@ def _post(
             if candidate.kind in kinds:
                 tell(f"posting {candidate.kept.name}")
                 outcomes[candidate.kept.sha256] = one_by_one.post_one(
-                    candidate, source, by=by, at=at
+                    candidate, source, told, by=by, at=at
                 )
     if any(one.kind is RateCardRecord for one in candidates):
         catch_up(by=by, at=at)

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import DataError
 
 from finops.ledger.models import Document, Source
-from finops.ledger.operations import charges, terms
+from finops.ledger.operations import charges, issued, terms
 from finops.ledger.operations.candidates import Candidate, Outcome, note
 from finops.ledger.operations.locks import lock
 from finops.ledger.operations.memory_evidence import post_memory_evidence
@@ -32,14 +32,17 @@ WITHOUT_SOURCE = (*MEMORY_EVIDENCE, *terms.KINDS)
 KINDS = (SeriesReadings, UsageRecord, *MEMORY_EVIDENCE)
 
 
-def post_one(candidate: Candidate, source: str, *, by: str, at: datetime) -> Outcome:
-    """One document of readings or usage records, in a transaction of its own."""
+def post_one(
+    candidate: Candidate, source: str, told: issued.Told, *, by: str, at: datetime
+) -> Outcome:
+    """One document without charges, in a transaction of its own; `told` is what all invoice details
+    of its delivery say."""
     try:
         with atomic():
             lock("document", candidate.kept.sha256)
             if known(candidate.kept.sha256):
                 return None
-            document = _post_series(candidate, source, by=by, at=at)
+            document = _post_series(candidate, source, told, by=by, at=at)
             note(document, by=by, at=at)
             return document
     except Refused as refused:
@@ -49,7 +52,9 @@ def post_one(candidate: Candidate, source: str, *, by: str, at: datetime) -> Out
         return Refused(f"{candidate.kept.name}: a value does not fit into the ledger ({said})")
 
 
-def _post_series(candidate: Candidate, source: str, *, by: str, at: datetime) -> Document:
+def _post_series(
+    candidate: Candidate, source: str, told: issued.Told, *, by: str, at: datetime
+) -> Document:
     """Posts the records, then the document's row with its final counts.
 
     The row comes last because it can never be changed; foreign keys to it are checked at the end
@@ -62,9 +67,11 @@ def _post_series(candidate: Candidate, source: str, *, by: str, at: datetime) ->
     document = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)
     more: dict[str, Any]
     if candidate.kind in terms.KINDS:
-        told = terms.post_terms(document, candidate.kind, records, by=by, at=at)
-        rejections += told.refused
-        more, unnamed = {"evidence_records": told.records, "warnings": told.warnings}, 0
+        posted = terms.post_terms(document, candidate.kind, records, told, by=by, at=at)
+        rejections += posted.refused
+        more = dict(posted.account)
+        more |= {"evidence_records": posted.records, "warnings": posted.warnings}
+        unnamed = 0
     else:
         more, unnamed = _post_records(document, place, candidate.kind, records, rejections, at)
     final = charges.document_of(candidate.kept, candidate.format, parsed.account, by=by, at=at)

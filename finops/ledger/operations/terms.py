@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
 
-from finops.core.money import EXACT
-from finops.ledger.models import Document, FxRate, InvoiceAmount, PeriodStatus
+from finops.core.period import month_of_span, rfc3339
+from finops.ledger.models import Document, FxRate, PeriodStatus
+from finops.ledger.operations import issued
 from finops.ledger.operations.bulk import copy_rows
 from finops.ledger.operations.rate_cards import keep_card
 from finops.sources.records import (
@@ -22,26 +22,31 @@ from finops.sources.records import (
 
 KINDS = (InvoiceDetailRecord, BillingPeriodRecord, RateCardRecord, FxRateRecord)
 BATCH_ROWS = 5000
-HALF_A_MONTH = timedelta(days=15)
-
-Place = tuple[str, str, str, str]  # issuer, invoice, billing month, currency
 
 
 @dataclass(frozen=True, slots=True)
 class PostedTerms:
-    """How many records were taken, what was refused, and what to say of the document."""
+    """How many records were taken, what was refused, and what to say of the document; `account` is
+    kept with it."""
 
     records: int
     refused: list[Rejection] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    account: dict[str, Any] = field(default_factory=dict)
 
 
 def post_terms(
-    document: Document, kind: type[object] | None, records: Iterable[Any], *, by: str, at: datetime
+    document: Document,
+    kind: type[object] | None,
+    records: Iterable[Any],
+    told: issued.Told,
+    *,
+    by: str,
+    at: datetime,
 ) -> PostedTerms:
     """Posts a document of one kind, inside the ledger's transaction."""
     if kind is InvoiceDetailRecord:
-        return _invoice_details(document, records, by=by, at=at)
+        return _invoice_details(document, records, told, by=by, at=at)
     if kind is BillingPeriodRecord:
         return _period_statuses(document, records, at=at)
     if kind is FxRateRecord:
@@ -50,47 +55,21 @@ def post_terms(
     return PostedTerms(len(kept))
 
 
-def month_of_span(start: datetime, end: datetime) -> str:
-    """The month `YYYY-MM` of a billing period, told by its middle (issuers' own time zones)."""
-    middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
-    return f"{middle.year:04d}-{middle.month:02d}"
-
-
 def _invoice_details(
-    document: Document, records: Iterable[InvoiceDetailRecord], *, by: str, at: datetime
+    document: Document,
+    records: Iterable[InvoiceDetailRecord],
+    told: issued.Told,
+    *,
+    by: str,
+    at: datetime,
 ) -> PostedTerms:
-    """The amount of each invoice, once it is issued: an open one may still change (method §4).
-
-    A voided invoice asks for nothing.
-    """
-    sums: dict[Place, Decimal] = {}
-    still_open = set[Place]()
-    count = 0
-    for one in records:
-        count += 1
-        month = month_of_span(one.billing_period_start, one.billing_period_end)
-        place = (one.issuer, one.invoice, month, one.currency)
-        if one.status == "Open":
-            still_open.add(place)
-        counted = one.amount if one.status == "Issued" else Decimal(0)
-        sums[place] = EXACT.add(sums.get(place, Decimal(0)), counted)
-    rows = [
-        InvoiceAmount(
-            issuer=issuer,
-            invoice=invoice,
-            billing_period=month,
-            currency=currency,
-            amount=amount,
-            document=document,
-            at=at,
-            by=by,
-        )
-        for (issuer, invoice, month, currency), amount in sorted(sums.items())
-        if (issuer, invoice, month, currency) not in still_open
-    ]
-    InvoiceAmount.objects.bulk_create(rows)
-    text = f"{len(still_open)} invoices are still open: their amounts are not taken yet"
-    return PostedTerms(count, warnings=[text] if still_open else [])
+    """Counts the lines; the amounts are posted as all files of the delivery tell them together."""
+    count = sum(one.amount is not None for one in records)
+    warnings = issued.post_amounts(document, told, by=by, at=at)
+    own = told.updated_at.get(document.sha256)
+    return PostedTerms(
+        count, warnings=warnings, account={"exported_at": rfc3339(own)} if own else {}
+    )
 
 
 def _period_statuses(
