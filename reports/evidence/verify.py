@@ -2592,7 +2592,7 @@ TOLD = set(COUNTED) | set("""unassigned-charges shared-not-yet-split exchange-ra
     baseline-not-approved stale-gauges cost-lags readings-late readings-ended provisional-month
     invoice-differs effective-differs-from-billed usage-without-price unrecognised-gpu
     priced-by-rate-card contracted-zero price-times-quantity far-from-list-price duplicated-lines
-    overlapping-files purchase-with-effective-cost missing-amounts""".split())
+    overlapping-files purchase-with-effective-cost missing-amounts currency-unknown""".split())
 NOT_IN_THE_PACK = {"waiting-snapshot", "shorter-snapshot"}  # deliveries that do not count
 
 
@@ -2693,6 +2693,8 @@ def odd(row, billed, effective, used):
         yield "effective-differs-from-billed", issuer, effective - billed, "lines effective billed"
     if usage and billed is None and effective is None:
         yield "usage-without-price", issuer, None, "lines"
+    if row["currency"] == "XXX":
+        yield "currency-unknown", issuer, effective, "lines"
     if row["gpu_model"] == "unrecognised":
         yield "unrecognised-gpu", issuer, effective, "lines"
     if row["rate_card"]:

@@ -90,6 +90,24 @@ def test_odd_charges_are_computed_again(odd_week: tuple[dict[str, bytes], dict[s
         assert is_found(files, changed), kind
 
 
+def test_amounts_of_no_currency_are_computed_again(tmp_path: Path) -> None:
+    small_company.found(tmp_path)
+    rows = small_company.charges()
+    support = next(row for row in rows if row["ServiceName"] == "Support")
+    bare = {"BillingCurrency": "XXX", "BilledCost": "7", "EffectiveCost": "5"}
+    path = tmp_path / "odd.csv"
+    path.write_text(small_company.csv_text([*rows, support | bare | {"ResourceId": "bare"}]))
+    ingested(path)
+    files, statement = closed_week()
+    kinds = [one["kind"] for one in statement["exceptions"]]
+    number = kinds.index("currency-unknown")
+    assert (kinds.count("currency-unknown"), statement["exceptions"][number]["amount"]) == (1, "5")
+    assert not is_found(files, statement)
+    changed = copy.deepcopy(statement)
+    del changed["exceptions"][number]
+    assert is_found(files, changed)
+
+
 def test_the_prices_that_tell_odd_charges_are_looked_at(
     odd_week: tuple[dict[str, bytes], dict[str, Any]],
 ) -> None:

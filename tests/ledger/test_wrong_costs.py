@@ -16,6 +16,7 @@ from finops.ledger.queries.money_totals import money_total
 from finops.ledger.queries.snapshots import with_verdict
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import ROW, focus_file, hours
+from tests.ledger.test_invoice_details import DETAIL, table
 from tests.sources.reading import as_csv
 from tests.sources.test_aws_cur import ROW as AWS
 from tests.sources.test_azure_cost import export
@@ -214,3 +215,36 @@ def test_lines_alike_in_everything_are_told_and_all_counted(tmp_path: Path) -> N
     (found,) = [one for one in money_exceptions(OCTOBER) if one.kind == "duplicated-lines"]
     assert found.amount == 2
     assert both() == (3, 3)
+
+
+def test_amounts_of_no_currency_are_told(tmp_path: Path) -> None:
+    ingested(focus_file(tmp_path / "a.csv", {"BillingCurrency": "XXX"}, {"ResourceId": "i-2"}))
+    (found,) = [one for one in money_exceptions(OCTOBER) if one.kind == "currency-unknown"]
+    assert (found.subject, found.amount, found.currency) == ("Cloud Ltd", 1, "XXX")
+    ingested(focus_file(tmp_path / "b.csv", {}, {"ResourceId": "i-2"}))
+    assert "currency-unknown" not in kinds()
+
+
+def test_rejected_rows_of_a_file_that_was_replaced_are_no_exception(tmp_path: Path) -> None:
+    ingested(focus_file(tmp_path / "a.csv", {}, {"BilledCost": "NaN"}))
+    assert "rejected-rows" in kinds()
+    ingested(focus_file(tmp_path / "b.csv", {}, {"BilledCost": "5", "ResourceId": "i-2"}))
+    assert "rejected-rows" not in kinds()
+
+
+def test_a_typed_amount_beside_another_of_the_issuers_details_is_told(tmp_path: Path) -> None:
+    ingested(focus_file(tmp_path / "a.csv", {"BilledCost": "20", "EffectiveCost": "20"}))
+    ingested(table(tmp_path / "details.csv", DETAIL | {"BilledCost": "20"}))
+
+    def typed(amount: str) -> list[str]:
+        set_invoice_amount(
+            issuer="Cloud Ltd", invoice="INV-1", billing_period="2026-10", amount=amount,
+            currency="USD", by="Ada", at=OCTOBER.end,
+        )  # fmt: skip
+        return [one.text for one in money_exceptions(OCTOBER) if one.kind == kind]
+
+    kind = "issued-amounts-differ"
+    assert typed("20.00") == []
+    (text,) = typed("25")
+    assert "Ada typed in 25 USD, the issuer's invoice details say 20" in text
+    assert "What came last counts: 25." in text

@@ -10,7 +10,14 @@ from django.db.models import Exists, F, OuterRef, Q, Sum
 
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, rfc3339
-from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, UsageHour
+from finops.ledger.models import (
+    Charge,
+    Document,
+    InvoiceAmount,
+    ReadingBlock,
+    Snapshot,
+    UsageHour,
+)
 from finops.ledger.queries.as_of import known_by
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money import cost_reach, in_period, months_of, reach_by_issuer
@@ -18,6 +25,7 @@ from finops.ledger.queries.money_deliveries import of_deliveries
 from finops.ledger.queries.money_plausible import implausible
 from finops.ledger.queries.money_unusual import MoneyException, unusual
 from finops.ledger.queries.snapshots import with_verdict
+from finops.sources.focus_invoices import DETAIL
 
 LAG = timedelta(hours=48)
 ACTIVE = timedelta(days=35)
@@ -30,6 +38,7 @@ def money_exceptions(period: Period, as_of: datetime | None = None) -> list[Mone
         *_effective_differs(period, as_of),
         *_provisional(period, as_of),
         *_outside_tolerance(period, as_of),
+        *_issued_twice(period, as_of),
         *_waiting(period, as_of),
         *_rejected(period, as_of),
         *_unrecognised(period, as_of),
@@ -94,6 +103,30 @@ def _outside_tolerance(period: Period, as_of: datetime | None = None) -> Iterato
             )
 
 
+def _issued_twice(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
+    """Invoices of which a person typed one amount and the issuer's details tell another."""
+    rows = InvoiceAmount.objects.filter(
+        known_by(as_of, "at"), billing_period__in=months_of(period)
+    ).select_related("document")
+    newest: dict[tuple[str, ...], dict[bool, InvoiceAmount]] = {}
+    for one in rows.order_by("pk"):
+        place = (one.issuer, one.invoice, one.billing_period, one.currency)
+        is_told = one.document is not None and one.document.format == DETAIL
+        newest.setdefault(place, {})[is_told] = one
+    for (issuer, invoice, month, currency), found in newest.items():
+        if len(found) < 2 or found[True].amount == found[False].amount:
+            continue
+        told, typed = plain(found[True].amount), plain(found[False].amount)
+        counts = told if found[True].pk > found[False].pk else typed
+        yield MoneyException(
+            "issued-amounts-differ",
+            f"{issuer} {invoice} {month} {currency}",
+            f"{issuer}, invoice {invoice} of {month}: {found[False].by} typed in {typed} {currency}, the "
+            f"issuer's invoice details say {told}. What came last counts: {counts}. Type in the amount "
+            "that stands on the invoice",
+        )
+
+
 def _waiting(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     snapshots = with_verdict(as_of).filter(verdict="waiting")
     touching = Q(charge_start__lt=period.end, charge_end__gte=period.start)
@@ -116,9 +149,14 @@ def _billed_of(snapshot: Snapshot) -> list[tuple[str, Decimal | None]]:
 
 def _rejected(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """Documents of the period with rejected rows, and those received in it of which nothing could
-    be taken: no row tells what they are of."""
+    be taken: no row tells what they are of. What a newer delivery replaced leaves nothing to know.
+    """
+    counting = with_verdict(as_of).exclude(verdict="superseded").order_by().values("pk")
     lines = Charge.objects.filter(
-        document=OuterRef("pk"), charge_start__lt=period.end, charge_end__gte=period.start
+        document=OuterRef("pk"),
+        snapshot__in=counting,
+        charge_start__lt=period.end,
+        charge_end__gte=period.start,
     )
     hours = {"hour__gte": period.start - timedelta(hours=1), "hour__lt": period.end}
     blocks = ReadingBlock.objects.filter(document=OuterRef("pk"), **hours)

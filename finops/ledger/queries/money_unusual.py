@@ -16,6 +16,7 @@ from finops.ledger.models.fields import NumericField
 from finops.ledger.queries.money import in_period, months_of
 from finops.ledger.queries.snapshots import with_verdict
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT
+from finops.sources.focus import NO_CURRENCY
 
 # What tells one line of an export from another.
 ALIKE = (
@@ -49,6 +50,7 @@ class MoneyException:
 
 def unusual(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
     """All of them; nothing when there is nothing."""
+    yield from _without_currency(period, as_of)
     yield from _priced(period, as_of)
     yield from _unpriced(period, as_of)
     yield from _one_view(period, as_of)
@@ -56,6 +58,26 @@ def unusual(period: Period, as_of: datetime | None = None) -> Iterator[MoneyExce
     yield from _duplicated(period, as_of)
     yield from _wrong_products(period, as_of)
     yield from _purchases_with_effect(period, as_of)
+
+
+def _without_currency(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
+    """Amounts of files that name no currency: they stand apart from every other (method §3.9)."""
+    rows = (
+        in_period(period, as_of=as_of)
+        .filter(currency=NO_CURRENCY)
+        .order_by()
+        .values_list("snapshot__issuer")
+        .annotate(lines=Sum("line_count"), effective=Sum("effective_cost"))
+    )
+    for issuer, lines, effective in rows:
+        yield MoneyException(
+            "currency-unknown",
+            issuer,
+            f"{issuer}: the amounts of {lines} lines are in no known currency, for their file names none. "
+            f"They stand in {NO_CURRENCY} and count in no other. Hand over the file with its currency",
+            effective,
+            NO_CURRENCY,
+        )
 
 
 def _priced(period: Period, as_of: datetime | None = None) -> Iterator[MoneyException]:
