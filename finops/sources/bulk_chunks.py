@@ -19,6 +19,7 @@ from finops.sources.files import (
     MAX_COLUMNS,
     MAX_FIELD_CHARACTERS,
     MAX_LINE_BYTES,
+    SAVE_AS,
     open_plain,
     without_marks,
 )
@@ -271,7 +272,7 @@ def checked_text(line: Content, number: int, name: str) -> str:
     except UnicodeDecodeError as error:
         bad = line[error.start : error.start + 1].hex()
         raise Refused(
-            f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8",
+            f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8{SAVE_AS}",
             line=number,
             value=f"0x{bad}",
         ) from None

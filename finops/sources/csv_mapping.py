@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,16 @@ _THOUSANDS: Final = {
     ".": re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII),
 }
 _DAY_FIRST_TIME: Final = ("%H", "%I", "%c", "%X", "%T", "%R", "%s")
+
+
+_Source = tuple[str, int | str | None]  # target column, place in the file or constant
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The cells of the row that is being read, as the file has them."""
+
+    cells: Cells = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +141,32 @@ def parse(path: Path, name: str, format: str, mapping: Columns) -> Parsed:
             c for c in columns.missing(places, "1.2") if c in NUMBERS or c == "InvoiceId"
         ),
     )
-    plain = _plain_rows(rows, len(header), sources, mapping, places)
+    seen = _Seen()
+    plain = _plain_rows(rows, len(header), sources, mapping, places, seen)
     records = charges_of(plain, len(wide), places, account, focus.charge_of)
-    return Parsed(account, _in_its_words(records, mapping))
+    return Parsed(account, _in_its_words(records, mapping, sources, seen))
 
 
 def _in_its_words(
-    records: Iterator[ChargeRecord | Rejection], mapping: Columns
+    records: Iterator[ChargeRecord | Rejection],
+    mapping: Columns,
+    sources: Sequence[_Source],
+    seen: _Seen,
 ) -> Iterator[ChargeRecord | Rejection]:
-    """Rejections that name the file's own column."""
+    """Rejections that name the file's own column, and its cell as it is written there."""
     own = {target: column for column, targets in mapping.columns.items() for target in targets}
+    places = {target: source for target, source in sources if isinstance(source, int)}
     for record in records:
         if isinstance(record, Rejection) and record.column in own:
-            record = replace(record, column=own[record.column])
+            cell, reason = seen.cells[places[record.column]], record.reason
+            if record.column in NUMBERS and reason.startswith("not a number"):
+                reason = (
+                    "not a number; decimals have a " + {".": "point", ",": "comma"}[mapping.decimal]
+                )
+            elif record.column in DATES and reason.startswith("not a date") and mapping.dates:
+                reason = f"not a date written {mapping.dates}"
+            record = Rejection.of(record.line, own[record.column], cell, reason)
         yield record
-
-
-_Source = tuple[str, int | str | None]  # target column, place in the file or constant
 
 
 def _targets(mapping: Columns, header: Sequence[str]) -> tuple[list[str], list[_Source]]:
@@ -164,10 +183,16 @@ def _targets(mapping: Columns, header: Sequence[str]) -> tuple[list[str], list[_
 
 
 def _plain_rows(
-    rows: Rows, width: int, sources: Sequence[_Source], mapping: Columns, places: Mapping[str, int]
+    rows: Rows,
+    width: int,
+    sources: Sequence[_Source],
+    mapping: Columns,
+    places: Mapping[str, int],
+    seen: _Seen,
 ) -> Iterator[tuple[int, Cells | Rejection]]:
     """The rows as FOCUS would write them; a row of another width is a rejection."""
     for line, cells in rows:
+        seen.cells = cells
         if len(cells) != width:
             reason = f"the row has {len(cells)} fields, the header {width}"
             yield line, Rejection.of(line, None, len(cells), reason)

@@ -26,6 +26,8 @@ BOMB_RATIO: Final = 250
 _STEP_BYTES: Final = 128 * 1024
 """So much is unpacked at once: more would come in memory that is new each time."""
 
+SAVE_AS: Final = "; save the file as UTF-8 (in Excel: CSV UTF-8)"
+
 _NotGzip: Final[type[Exception]] = isal_zlib.error  # type: ignore[assignment]  # says its stub
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
@@ -175,7 +177,7 @@ def text_lines(path: Path, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             bad = line[error.start : error.start + 1].hex()
             raise Refused(
-                f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8",
+                f"{name}: line {number}, byte {error.start + 1}: 0x{bad} is not UTF-8{SAVE_AS}",
                 line=number,
                 value=f"0x{bad}",
             ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -23,13 +24,14 @@ from finops.sources.cells import (
     text_map,
     text_or_none,
 )
-from finops.sources.files import csv_rows, open_plain
+from finops.sources.files import csv_rows, open_plain, without_marks
 from finops.sources.json_rows import json_rows, looks_like_json
 from finops.sources.parquet import MAGIC, is_parquet, parquet_rows
 from finops.sources.records import Account, ChargeRecord, Rejection
 
 SHOWN_WARNINGS: Final = 20
 DELIMITERS: Final = ",;\t"
+_SEPARATOR_LINE: Final = re.compile(rb"sep=([,;\t|])\r?\n?", re.IGNORECASE)
 
 Cells = Sequence[str | None]
 Rows = Iterator[tuple[int, Cells]]
@@ -172,7 +174,10 @@ def delimiter_of(line: str) -> str:
 
 
 def table_rows(path: Path, name: str) -> Rows:
-    """The header, then every row with its line, of a CSV or JSON (packed or not) or Parquet file."""
+    """The header, then every row with its line, of a CSV or JSON (packed or not) or Parquet file.
+
+    A line `sep=;` before the header, as Excel understands it, is no row.
+    """
     with open_plain(path, name) as stream:
         start = stream.read(len(MAGIC))
         line = start + stream.readline(1 << 20)
@@ -180,6 +185,10 @@ def table_rows(path: Path, name: str) -> Rows:
         return parquet_rows(path, name)
     if looks_like_json(line):
         return json_rows(path, name)
+    if told := _SEPARATOR_LINE.fullmatch(without_marks(line)):
+        rows: Rows = csv_rows(path, name, told[1].decode())
+        next(rows)
+        return rows
     return csv_rows(path, name, delimiter_of(line.decode("utf-8", "replace")))
 
 

@@ -125,3 +125,27 @@ def test_a_mapping_that_cannot_be_used_is_refused(
         mapped(tmp_path, MAPPING | change)
     with pytest.raises(CommandError, match="no mapping 'nosuch'"):
         command("mapping", "nosuch")
+
+
+def test_a_rejected_cell_stands_as_the_file_has_it(tmp_path: Path) -> None:
+    mapped(tmp_path, MAPPING)
+    path = tmp_path / "rechnung.csv"
+    cells = ["1.5", "1\u00a0234,56", "12,50 €", "5,00-", "(5,00)"]
+    rows = [f"03.10.2026;{cell};H100;0042" for cell in cells] + ["13/10/2026;5;H100;0042"]
+    path.write_text("\n".join(["Datum;Betrag;Leistung;Konto", *rows]) + "\n")
+    (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
+    told = [(one["column"], one["value"]) for one in document["rejections"]]
+    assert told == [*(("Betrag", cell) for cell in cells), ("Datum", "13/10/2026")]
+    reasons = [one["reason"] for one in document["rejections"]]
+    assert reasons[0] == "not a number; decimals have a comma"
+    assert reasons[-1] == "not a date written %d.%m.%Y"
+
+
+def test_a_line_that_tells_excel_the_separator_is_no_heading(tmp_path: Path) -> None:
+    mapped(tmp_path, MAPPING)
+    path = tmp_path / "rechnung.csv"
+    row = "03.10.2026;1.234,56;H100;0042"
+    path.write_bytes(f"\ufeffsep=;\r\nDatum;Betrag;Leistung;Konto\r\n{row}\r\n;;;\r\n".encode())
+    (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
+    assert document["totals"]["EUR"]["billed"] == "1234.56"
+    assert [one["line"] for one in document["rejections"]] == [4]  # in the file
