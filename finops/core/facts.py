@@ -206,7 +206,8 @@ class WorkloadFacts:
 class DocumentFacts:
     """A document that stands behind the period's figures.
 
-    `sums` is what of its charges falls into the period, by currency as the document says it.
+    `sums` is what of its charges falls into the period, by currency as the document says it;
+    `format_version` that of its format, or of the saved mapping that it was read by.
     """
 
     sha256: str
@@ -219,6 +220,7 @@ class DocumentFacts:
     rows_rejected: int
     received_at: datetime
     sums: tuple[CurrencySum, ...] = ()
+    format_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

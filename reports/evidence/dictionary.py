@@ -232,6 +232,7 @@ note|text|what its author says
 sha256|text|SHA-256 of the document
 name|text|name it was handed over by
 format|text|what it was read as
+format_version|text|version of that format, or of the saved mapping it was read by; empty where there is none
 size_bytes|whole|its size
 rows_read|whole|rows or samples read
 charges|whole|charges taken

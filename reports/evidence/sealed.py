@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Prefetch
+from django.db.models import F, Prefetch
 
 from finops.core.canonical import canonical_bytes
 from finops.core.period import Period, parse_instant, week_before, week_of
@@ -156,13 +156,14 @@ def _taken_from(
     return revisions[0]
 
 
-READ = ("sha256", "name", "format", "size_bytes", "rows_read", "charges", "readings",
+READ = ("sha256", "name", "format", "format_version", "size_bytes", "rows_read", "charges", "readings",
         "rows_rejected", "received_at")  # fmt: skip
 
 
 def documents_read(named: Iterable[str]) -> Table:
     """What was counted when each document behind a report was read."""
-    rows = Document.objects.filter(pk__in=named).order_by("pk").values_list(*READ)
+    found = Document.objects.filter(pk__in=named).annotate(format_version=F("version"))
+    rows = found.order_by("pk").values_list(*READ)
     return table("documents_read", READ, rows)
 
 

@@ -183,3 +183,20 @@ def test_a_label_in_other_digits_stops_nothing(tmp_path: Path) -> None:
     start, end = "2026-05-28T20:00:00Z", "2026-05-28T22:00:00Z"
     (row,) = command("memory", "--from", start, "--to", end, "--by", "engine")["rows"]
     assert row["kv_reserved_bytes"] is None
+
+
+def test_a_report_names_the_mapping_and_its_version(tmp_path: Path, admin: Client) -> None:
+    mapping: dict[str, Any] = {
+        "columns": {"amount": ["BilledCost", "EffectiveCost"], "day": "ChargePeriodStart"},
+        "constants": {"BillingCurrency": "EUR", "InvoiceIssuerName": "RZ", "BillingAccountId": "1"},
+        "dates": "%d.%m.%Y",
+    }
+    for decimal in (".", ","):
+        (tmp_path / "m.json").write_text(json.dumps(mapping | {"decimal": decimal}))
+        command("mapping", "rz", "--file", tmp_path / "m.json", "--by", "Ada")
+    path = tmp_path / "a.csv"
+    path.write_text("amount;day\n1,5;06.10.2026\n")
+    command("ingest", path, "--as", "csv:rz", "--by", "Ada")
+    command("close", "2026-W41", "--by", "Ada")
+    page = admin.get("/reports/2026-W41/").content.decode()
+    assert "csv:rz 2, received" in page

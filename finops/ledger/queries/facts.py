@@ -319,6 +319,7 @@ def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
             one.rows_rejected,
             one.received_at,
             reading.whole.document_sums(one.sha256),
+            one.version,
         )
         for one in Document.objects.filter(mine).order_by("received_at", "sha256")
     )
