@@ -5,6 +5,7 @@ from django.urls import path, register_converter
 from reports.views import (
     annotations,
     baselines,
+    catalogue,
     changes,
     exceptions,
     imports,
@@ -100,6 +101,7 @@ urlpatterns = [
     path("memory/kv/", kv.kv, name="memory-kv"),
     path("memory/starts/<int:pk>/", memory.start, name="engine-start"),
     path("rightsizing/", rightsizing.listing, name="rightsizing"),
+    path("catalogue/", catalogue.listing, name="catalogue"),
     path("prices/", prices.listing, name="prices"),
     path("style/", style.components, name="style"),
     path("rules/", rules.listing, name="rules"),

@@ -9,9 +9,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from finops.core.period import month_of
-from finops.ledger.models import Snapshot
 from finops.ledger.operations import invoices
-from finops.ledger.queries.invoices import InvoiceRow, invoice_tie_out
+from finops.ledger.queries.invoices import InvoiceRow, invoice_tie_out, months_known
 from reports.forms import InvoiceAmountForm
 from reports.roles import allowed, may
 
@@ -30,10 +29,11 @@ def listing(request: HttpRequest) -> HttpResponse:
             return page(request, "403.html", status=403)
         if form.is_valid() and _save(request, form):
             return redirect("invoices")
-    names = Snapshot.objects.order_by("-billing_period")
-    months = list(names.values_list("billing_period", flat=True).distinct()[:MONTHS_SHOWN])
-    rows: list[InvoiceRow] = [row for month in months for row in invoice_tie_out(month)]
-    return page(request, "reports/invoices.html", {"rows": rows, "form": form})
+    months = months_known()
+    shown = months[:MONTHS_SHOWN]
+    rows: list[InvoiceRow] = [row for month in shown for row in invoice_tie_out(month)]
+    context = {"rows": rows, "form": form, "older": months[MONTHS_SHOWN:]}
+    return page(request, "reports/invoices.html", context)
 
 
 def _save(request: HttpRequest, form: InvoiceAmountForm) -> bool:

@@ -43,6 +43,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("rules", "Rules", "read"),
             ("baselines", "Baselines", "read"),
             ("prices", "Prices", "read"),
+            ("catalogue", "GPU catalogue", "read"),
             ("help", "How it is counted", "read"),
         ),
     ),

@@ -11,9 +11,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from finops.core.period import month_of
-from finops.ledger.models import Document, Snapshot
+from finops.ledger.models import Document
 from finops.ledger.operations.documents import stored
-from finops.ledger.queries.invoices import InvoiceRow
+from finops.ledger.queries.invoices import InvoiceRow, months_known
 from finops.ledger.queries.tieout import KINDS, InvoiceDetail, invoice_details, two_views
 from reports.forms_data import IssuedAmountForm
 from reports.operations.attaching import FORMAT as PAPER
@@ -38,7 +38,7 @@ def month(request: HttpRequest, period: str) -> HttpResponse:
         if form.is_valid() and _enter(request, form):
             return redirect("tieout", period=form.cleaned_data["billing_period"])
     details = invoice_details(period)
-    context: dict[str, Any] = {"month": period, "months": _months(), "form": form}
+    context: dict[str, Any] = {"month": period, "months": months_known(), "form": form}
     context |= {"details": [_shown(one) for one in details], "views": two_views(period)}
     context["headline"] = _headline([one.row for one in details])
     return page(request, "reports/tieout.html", context)
@@ -74,11 +74,6 @@ def _headline(rows: list[InvoiceRow]) -> str:
     if unknown:
         return f"{len(rows) - unknown} of {len(rows)} issued amounts are known"
     return "every invoice agrees with its lines"
-
-
-def _months() -> list[str]:
-    names = Snapshot.objects.order_by("-billing_period").values_list("billing_period", flat=True)
-    return list(names.distinct())
 
 
 def _form(request: HttpRequest, period: str) -> IssuedAmountForm:

@@ -34,7 +34,7 @@ PAGES = (
     "/workloads/chat-70b/hours/", "/annotations/", "/imports/", "/sources/",
     "/sources/prometheus-eu-prod-1/", f"/sources/prometheus-eu-prod-1/hours/?at={GAP}",
     "/nodes/", "/invoices/", "/rules/",
-    "/baselines/", "/prices/", "/help/", "/start/", "/style/", f"/invoices/{MONTH}/", "/mappings/",
+    "/baselines/", "/prices/", "/catalogue/", "/help/", "/start/", "/style/", f"/invoices/{MONTH}/", "/mappings/",
     "/memory/", "/memory/hours/?workload=chat-70b", "/memory/?by=gpu", "/memory/log/", "/memory/kv/",
     "/rightsizing/?setting=0.80", "/training/", "/changes/",
 )  # fmt: skip

@@ -36,6 +36,7 @@ PAGES = (
     ("rules", {}),
     ("baselines", {}),
     ("prices", {}),
+    ("catalogue", {}),
     ("style", {}),
     ("reports-csv", {}),
 )

@@ -13,7 +13,13 @@ from django.db.models import Q, Sum
 from finops.core.money import EXACT, plain
 from finops.core.period import Period, month_of
 from finops.core.tolerance import is_within, tolerance
-from finops.ledger.models import Charge, InvoiceAmount, PeriodConfirmation, PeriodStatus
+from finops.ledger.models import (
+    Charge,
+    InvoiceAmount,
+    PeriodConfirmation,
+    PeriodStatus,
+    Snapshot,
+)
 from finops.ledger.queries.as_of import known_by
 from finops.ledger.queries.money import months_of
 from finops.ledger.queries.snapshots import current_ids
@@ -84,6 +90,13 @@ def invoice_tie_out(when: str | Period, as_of: datetime | None = None) -> list[I
         _row(place, lines.get(place, _Lines()), issued.get(place), confirmed, closed)
         for place in places
     ]
+
+
+def months_known() -> list[str]:
+    """The billing months of which charges or issued amounts are known, newest first."""
+    names = set(Snapshot.objects.values_list("billing_period", flat=True).distinct())
+    names |= set(InvoiceAmount.objects.values_list("billing_period", flat=True).distinct())
+    return sorted(names, reverse=True)
 
 
 def provisional_months(period: Period, as_of: datetime | None = None) -> list[str]:

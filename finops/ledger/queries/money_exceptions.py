@@ -187,7 +187,8 @@ def _unrecognised(period: Period, as_of: datetime | None = None) -> Iterator[Mon
         yield MoneyException(
             "unrecognised-gpu",
             issuer,
-            f"{issuer}: {lines} lines look like GPU time of a model not in the catalogue",
+            f"{issuer}: {lines} lines look like GPU time of a model not in the catalogue; the page GPU "
+            "catalogue lists them",
             effective,
             currency,
         )
