@@ -95,7 +95,7 @@ def _no_space_sentence(failure: Failure, engine: EngineStart) -> str:
 
 
 def _raise_over(taken: int | None, worker: Worker, setting: Decimal | None) -> Remedy:
-    if taken is None or worker.total_bytes is None:
+    if taken is None or not worker.total_bytes:
         return Remedy("raise-utilization", None, "Gives the engine more of the card, and all of "
                       "that goes to the cache. The log does not say how much is needed.")  # fmt: skip
     lowest = _up(Decimal(taken + 1) / worker.total_bytes)
@@ -180,7 +180,7 @@ def _longest(failure: Failure) -> int | None:
     if failure.kv_tokens is not None:
         return failure.kv_tokens
     needed, available, length = failure.needed_bytes, failure.available_bytes, failure.max_model_len
-    if not needed or available is None or not length:
+    if not needed or needed < 0 or available is None or not length:
         return None
     tokens = max(0, available - _HALF_UNIT) * length // (needed + _HALF_UNIT)
     return tokens // BLOCK * BLOCK or None
@@ -307,7 +307,7 @@ def _out_of_memory(engine: EngineStart, failure: Failure, worker: Worker) -> Non
 
 
 def _outside_budget(engine: EngineStart, failure: Failure, worker: Worker) -> list[Remedy]:
-    setting, total = _setting(engine, failure), worker.total_bytes
+    setting, total = _setting(engine, failure), worker.total_bytes or failure.total_bytes
     to = None
     if setting is not None and total and failure.short_bytes:
         to = str(_down(setting - Decimal(failure.short_bytes) / total))

@@ -28,13 +28,21 @@ _CONTAINER: Final = re.compile(
     r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?",
     re.ASCII,
 )
-_COMPOSE: Final = re.compile(r"^[\w./-]+\s*\|\s")
+_SHIPPED: Final = re.compile(r"^(?:\[(pod/[^\]\s]+)\]\s|([\w./@-]+)\s*\|\s)")
+"""Tools that print the logs of several containers put the name of each before its lines."""
 _RANK: Final = re.compile(r"\s*\[rank(\d+)\]:\s*", re.ASCII)
 _PROCESS: Final = re.compile(
     r"\s*\((?P<name>[A-Za-z][\w.-]*)(?P<parts>(?:\s+(?:DP|PP|TP)\d+)*)(?:\s+rank=(?P<rank>\d+))?"
     r"(?:\s+pid=(?P<pid>\d+))?(?:,[^)]*)?\)(?=\s)",
     re.ASCII,
 )  # fmt: skip
+_LEVEL: Final = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+_FARTHEST: Final = 300
+_INSIDE: Final = re.compile(
+    r"(?:^|(?<=[\s:\]]))(?=\[rank[0-9]+\]:|\([A-Za-z][\w.-]*(?:\s+(?:DP|PP|TP)[0-9]+)*"
+    r"(?:\s+rank=[0-9]+)?\s+pid=[0-9]+[^)]*\)\s)"
+)
+"""Where the first process stands in a line that a journal or a log shipper put words before."""
 _STAMP: Final = re.compile(r"\b((?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d)\b", re.ASCII)
 _PART: Final = re.compile(r"[_ ](DP|PP|TP)(\d+)", re.ASCII)
 
@@ -94,38 +102,57 @@ def _records(account: Account, path: Path, name: str) -> Iterator[EngineStartRec
 
 
 def _starts(numbered: Iterable[tuple[int, str]]) -> list[EngineStart]:
-    log = _Log()
+    logs: dict[str, _Log] = {"": _Log()}
+    last = ""
     for number, raw in numbered:
-        text, at = _plain(raw)
+        container, text, at = _plain(raw)
         if lines.WORTH_A_LOOK.search(text):
-            log.take(number, text, at)
-    return log.finish()
+            # Lines of several containers come mixed: each is a log of its own. A line without a
+            # name belongs to the one before it.
+            last = container or last
+            if last not in logs:
+                logs[last] = logs.pop("") if "" in logs else _Log()
+            logs[last].take(number, text, at)
+    return [start for log in logs.values() for start in log.finish()]
 
 
-def _plain(raw: str) -> tuple[str, str | None]:
-    """The line without colours and what containers put around it; its full instant, if told."""
+def _plain(raw: str) -> tuple[str, str, str | None]:
+    """The container that a line names, "" for none; the line without colours and what containers
+    put around it; its full instant, if told."""
+    container = ""
     if raw.startswith("{"):
-        raw = _unwrapped(raw)
-    text = _COMPOSE.sub("", _COLOURS.sub("", raw.rsplit("\r", 1)[-1]))
+        container, raw = _unwrapped(raw)
+    text = _COLOURS.sub("", raw.rsplit("\r", 1)[-1])
+    shipped = _SHIPPED.match(text)
+    if shipped:
+        container, text = shipped[1] or shipped[2], text[shipped.end() :]
     outside = _CONTAINER.match(text)
-    return (text[outside.end() :], outside[1]) if outside else (text, None)
+    if outside:
+        return container, text[outside.end() :], outside[1]
+    return container, text, None
 
 
-def _unwrapped(raw: str) -> str:
+def _unwrapped(raw: str) -> tuple[str, str]:
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return raw
+        return "", raw
     if isinstance(value, dict):
+        around = value.get("kubernetes")
+        pod = around.get("pod_name") if isinstance(around, dict) else None
         for name in ("log", "message", "msg", "textPayload"):
             if isinstance(value.get(name), str):
-                return str(value[name]).replace("\0", "").rstrip("\n")
-    return raw
+                text = str(value[name]).replace("\0", "").rstrip("\n")
+                return pod if isinstance(pod, str) else "", text
+    return "", raw
 
 
 def _process(text: str) -> Process:
     """Who prints a line. Processes that pass on what others print put their own name before it, so
     of several names in brackets the innermost counts; what it does not tell the outer ones do."""
+    level = _LEVEL.search(text)
+    inside = _INSIDE.search(text, 0, level.start() if level else _FARTHEST)
+    text = text[inside.start() :] if inside else text
     rank = _RANK.match(text)
     at, whole = rank.end() if rank else 0, rank[1] if rank else None
     found = Process(rank=int(whole) if whole else None)

@@ -145,7 +145,8 @@ class Building:
 
     def tells(self) -> bool:
         """Whether anything was told of the engine."""
-        return self.is_initialised or self.has_figures() or "kv_blocks" in self._engine
+        told = self.is_initialised or self.has_figures() or "kv_blocks" in self._engine
+        return told or bool(self.start.notes)
 
     def finish(self) -> EngineStart:
         """The start, with what follows from its lines."""

@@ -8,30 +8,31 @@ from decimal import Decimal
 from typing import Final
 
 from finops.core.engine_start import Failure, Printed
+from finops.sources.engine_log_lines import GIB, WHOLE
 
-_SIZE: Final = r"(-?[0-9]+(?:\.[0-9]+)?)\s?([KMG]i?B|bytes)"
+_SIZE: Final = r"(?<![0-9.])(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s?([KMG]i?B|bytes)"
 _UNITS: Final = {"bytes": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LONGEST_TEXT: Final = 600
 
 _NO_SPACE: Final = re.compile(r"No available memory for the cache blocks")
 _TOKENS: Final = re.compile(
-    r"The model's max seq len \(([0-9]+)\) is larger than the maximum number of tokens that can be "
-    r"stored in KV cache \(([0-9]+)\)"
+    rf"The model's max seq len \({WHOLE}\) is larger than the maximum number of tokens that can be "
+    rf"stored in KV cache \({WHOLE}\)"
 )
 _BYTES: Final = re.compile(
-    r"To serve at least one request with the models?'s max seq len \(([0-9]+)\), \(?(-?[0-9.]+) Gi?B KV "
-    r"cache is needed, which is larger than the available KV cache memory \((-?[0-9.]+) Gi?B\)"
+    rf"To serve at least one request with the models?'s max seq len \({WHOLE}\), \(?{GIB} Gi?B KV "
+    rf"cache is needed, which is larger than the available KV cache memory \({GIB} Gi?B\)"
 )
-_ESTIMATE: Final = re.compile(r"estimated maximum model length is ([0-9]+)")
+_ESTIMATE: Final = re.compile(rf"estimated maximum model length is {WHOLE}")
 _BUSY: Final = re.compile(
-    r"Free memory on device(?: [\w:]+)? \(([0-9.]+)/([0-9.]+) GiB\) on startup is less than desired "
-    r"GPU memory utilization \(([0-9.]+), ([0-9.]+) GiB\)"
+    rf"Free memory on device(?: [\w:]+)? \({GIB}/{GIB} GiB\) on startup is less than desired "
+    rf"GPU memory utilization \({GIB}, {GIB} GiB\)"
 )
 _DISTURBED: Final = re.compile(r"Error in memory profiling")
 # Whole bytes without a unit to vLLM 0.8, GiB after it.
 _FREED: Final = re.compile(
-    r"[Ii]nitial free memory:?\s*([0-9]+(?:\.[0-9]+)?)(?:\s?([KMG]i?B|bytes))?\b[^,]*,\s*current free memory:?\s*"
-    r"([0-9]+(?:\.[0-9]+)?)(?:\s?([KMG]i?B|bytes))?\b"
+    r"[Ii]nitial free memory:?\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)(?:\s?([KMG]i?B|bytes))?\b[^,]*,"
+    r"\s*current free memory:?\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)(?:\s?([KMG]i?B|bytes))?\b"
 )
 _OUT: Final = re.compile(r"OutOfMemoryError|(?:CUDA|HIP|XPU)(?: error:)? out of memory")
 _TRIED: Final = re.compile(r"out of memory\. Tried to allocate " + _SIZE)

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_G: Final = r"(-?[0-9]+(?:\.[0-9]+)?)\s?Gi?B"
-_NUMBER: Final = r"([0-9][0-9,]*)"
+# No memory and no setting has more digits; a longer run of them is not read as a figure.
+GIB: Final = r"(?<![0-9.])(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)"
+WHOLE: Final = r"([0-9]{1,15})(?![0-9])"
+_G: Final = rf"{GIB}\s?Gi?B"
+_NUMBER: Final = r"(?<![0-9,])([0-9][0-9,]{0,18})(?![0-9]|,[0-9])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,14 @@ def _rule(scope: str, pattern: str, *names: str) -> LineRule:
 
 
 _FREE_ON_DEVICE: Final = (
-    r"Free memory on device(?: [\w:]+)? \(([0-9.]+)/([0-9.]+) GiB\) on startup\. "
-    r"Desired GPU memory utilization is \(([0-9.]+), ([0-9.]+) GiB\)"
+    rf"Free memory on device(?: [\w:]+)? \({GIB}/{GIB} GiB\) on startup\. "
+    rf"Desired GPU memory utilization is \({GIB}, {GIB} GiB\)"
 )
 _IN_USE: Final = r"[Cc]urrent kv cache memory in use is"
 
 RULES: Final = (
     # V0 from 0.6.5: one message over several lines.
-    _rule("worker", rf"total_gpu_memory \({_G}\) x gpu_memory_utilization \(([0-9.]+)\) = {_G}",
+    _rule("worker", rf"total_gpu_memory \({_G}\) x gpu_memory_utilization \({GIB}\) = {_G}",
           "total", "utilization", "budget"),
     _rule("worker", rf"model weights take {_G}; non_torch_memory takes {_G}; PyTorch activation peak"
           rf" memory takes {_G}; the rest of the memory reserved for KV Cache is {_G}",
@@ -50,18 +53,19 @@ RULES: Final = (
           "activation_peak"),
     _rule("worker", rf"{_G} for CUDAGraph memory", "graphs"),
     _rule("worker", rf"{_IN_USE} {_G}", "kv"),
-    _rule("worker", rf"{_IN_USE} ([0-9]+) bytes", "kv_exact"),
+    _rule("worker", rf"{_IN_USE} {WHOLE} bytes", "kv_exact"),
     _rule("worker", rf"Initial free memory {_G},? reserved {_G} memory for KV Cache as specified",
           "free_at_start", "kv"),
     _rule("worker", rf"Available KV cache memory: {_G}", "kv"),
-    _rule("worker", r"Explicitly set \(([0-9.]+)/([0-9.]+)\) GiB for KV cache", "kv", "total"),
+    _rule("worker", rf"Explicitly set \({GIB}/{GIB}\) GiB for KV cache", "kv", "total"),
     _rule("worker", rf"(?:Loading model weights|Model loading) took {_G}", "weights"),
     _rule("worker", rf"Estimated CUDA graph memory: {_G}", "graphs_estimate"),
     _rule("worker", rf"CUDA graph pool memory: {_G} \(actual\)", "graphs"),
     _rule("worker", rf"Graph capturing finished in \S+ secs?(?:onds)?, took {_G}", "graphs"),
     _rule("engine", rf"# (?!CPU\b)\w+ blocks: {_NUMBER}, # CPU blocks: {_NUMBER}", "kv_blocks", ""),
     _rule("engine", rf"KV cache size: {_NUMBER} tokens", "kv_tokens"),
-    _rule("engine", rf"Maximum concurrency for {_NUMBER} tokens per request: ([0-9,.]+)x",
+    _rule("engine", rf"Maximum concurrency for {_NUMBER} tokens per request: "
+          r"([0-9][0-9,]{0,18}(?:\.[0-9]{1,9})?)x",
           "max_model_len", "max_concurrency"),
     _rule("engine", rf"Using max model len {_NUMBER}", "max_model_len"),
     _rule("engine", rf"Auto-fit max_model_len: reduced from {_NUMBER} to {_NUMBER}",
@@ -70,16 +74,18 @@ RULES: Final = (
 
 _QUOTED: Final = r"'?[:=]\s*\[?'?"
 SETTINGS: Final = {
-    "utilization": re.compile(rf"gpu_memory_utilization{_QUOTED}([0-9]*\.?[0-9]+)"),
-    "block_size": re.compile(rf"\bblock_size{_QUOTED}([0-9]+)"),
-    "kv_cache_memory_bytes": re.compile(rf"kv_cache_memory_bytes{_QUOTED}([0-9]+)"),
-    "num_gpu_blocks_override": re.compile(rf"num_gpu_blocks_override{_QUOTED}([0-9]+)"),
-    "max_model_len": re.compile(rf"(?:max_model_len|max_seq_len){_QUOTED}([0-9]+)"),
-    "tensor_parallel": re.compile(rf"tensor_parallel_size{_QUOTED}([0-9]+)"),
-    "pipeline_parallel": re.compile(rf"pipeline_parallel_size{_QUOTED}([0-9]+)"),
-    "data_parallel": re.compile(rf"data_parallel_size{_QUOTED}([0-9]+)"),
-    "max_num_seqs": re.compile(rf"\bmax_num_seqs{_QUOTED}([0-9]+)"),
-    "max_num_batched_tokens": re.compile(rf"\bmax_num_batched_tokens{_QUOTED}([0-9]+)"),
+    "utilization": re.compile(
+        rf"gpu_memory_utilization{_QUOTED}([0-9]{{0,9}}\.?[0-9]{{1,9}})(?![0-9.])"
+    ),
+    "block_size": re.compile(rf"\bblock_size{_QUOTED}{WHOLE}"),
+    "kv_cache_memory_bytes": re.compile(rf"kv_cache_memory_bytes{_QUOTED}{WHOLE}"),
+    "num_gpu_blocks_override": re.compile(rf"num_gpu_blocks_override{_QUOTED}{WHOLE}"),
+    "max_model_len": re.compile(rf"(?:max_model_len|max_seq_len){_QUOTED}{WHOLE}"),
+    "tensor_parallel": re.compile(rf"tensor_parallel_size{_QUOTED}{WHOLE}"),
+    "pipeline_parallel": re.compile(rf"pipeline_parallel_size{_QUOTED}{WHOLE}"),
+    "data_parallel": re.compile(rf"data_parallel_size{_QUOTED}{WHOLE}"),
+    "max_num_seqs": re.compile(rf"\bmax_num_seqs{_QUOTED}{WHOLE}"),
+    "max_num_batched_tokens": re.compile(rf"\bmax_num_batched_tokens{_QUOTED}{WHOLE}"),
     "prefix_caching": re.compile(rf"\benable_prefix_caching{_QUOTED}(True|False)"),
     "custom_all_reduce_off": re.compile(rf"\bdisable_custom_all_reduce{_QUOTED}(True|False)"),
     "enforce_eager": re.compile(rf"\benforce_eager{_QUOTED}(True|False)"),
@@ -95,7 +101,7 @@ SETTING_LINES: Final = (
 INITIALISING: Final = re.compile(r"Initializing an? (?:\w+ )?LLM engine(?: \(v([^)\s]+)\))?")
 LAUNCHING: Final = re.compile(r"vLLM API server version v?([\w.+-]+)|▄.*\bversion ([\w.+-]+)\s*$")
 BANNER_MODEL: Final = re.compile(r"█.*\bmodel\s+(\S+)\s*$")
-RANKS: Final = re.compile(r"rank ([0-9]+) in world size ([0-9]+) is assigned as")
+RANKS: Final = re.compile(rf"rank {WHOLE} in world size {WHOLE} is assigned as")
 SLEPT: Final = re.compile(rf"Sleep mode freed {_G} memory, {_G} memory is still in use")
 SIZED_BY_HAND: Final = re.compile(r"as specified by kv_cache_memory_bytes config")
 SIZED_IN_BYTES: Final = (

@@ -240,6 +240,14 @@ PREFIXES = [
     "(Worker pid=5{}) (Worker_TP{} pid=1{}) ",
     "(EngineCore_DP0 pid=9) (Worker pid=5{}) ",
     "(EngineCore pid=9) (RayWorkerWrapper pid=7{}, ip=10.0.0.2) ",
+    "Nov 15 23:50:00 gpu-1 vllm[1234]: (Worker_TP{} pid=1{}) ",
+    "2026-11-15T23:50:00+0000 gpu-1 vllm[1234]: (EngineCore_DP0 pid=9) (Worker pid=5{}) ",
+    "<14>1 2026-11-15T23:50:00Z gpu-1 vllm 1234 - - (Worker_TP{} pid=1{}) ",
+    "[pod/chat-0/vllm] (Worker_TP{} pid=1{}) ",
+    "[pod/chat-0/vllm] 2026-11-15T23:50:00.123456789Z \x1b[1;36m(Worker_TP{} pid=1{})\x1b[0;0m ",
+    "chat-0 vllm (Worker_TP{} pid=1{}) ",
+    "chat.1.kq5w2@gpu-1    | (Worker_TP{} pid=1{}) ",
+    "2026-11-15 23:50:00 (VllmWorker rank={} pid=1{}) ",
 ]
 
 
@@ -255,6 +263,90 @@ def test_workers_are_told_apart_whoever_passes_their_lines_on(prefix):
                 "(v0.11.0) with config: model='m', tensor_parallel_size=2", *texts)  # fmt: skip
     found = [worker.weights_bytes for worker in start.workers]
     assert found == [round(Decimal(size) * GIB) for size in ("7.51", "7.62")]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "[pod/chat-{}/vllm] ",
+        "[pod/chat-{}/vllm] 2026-11-15T23:50:00.123456789Z ",
+        "chat-{}  | ",
+        "chat.{}.kq5w2@gpu-1 | ",
+    ],
+)
+def test_logs_of_several_containers_in_one_are_not_mixed(mark):
+    """Two pods print turn by turn: each keeps its own 10 and 20 GiB."""
+    two = {
+        name: [
+            f"(EngineCore_DP0 pid=9) INFO 11-15 23:49:00 [x.py:1] Initializing a V1 LLM engine "
+            f"(v0.11.0) with config: model='{name}'",
+            f"(EngineCore_DP0 pid=9) INFO 11-15 23:50:00 [x.py:1] Available KV cache memory: {size} GiB",
+        ]
+        for name, size in (("a", "10.0"), ("b", "20.0"))
+    }
+    turns = zip(
+        *([mark.replace("{}", name) + line for line in two[name]] for name in two), strict=True
+    )
+    found = read_text("\n".join(line for turn in turns for line in turn))
+    assert [(e.model, e.workers[0].kv_bytes) for e in found] == [("a", 10 * GIB), ("b", 20 * GIB)]
+    as_json = [
+        json.dumps({"log": line, "kubernetes": {"pod_name": name}})
+        for lines in zip(two["a"], two["b"], strict=True)
+        for name, line in zip("ab", lines, strict=True)
+    ]
+    assert [e.workers[0].kv_bytes for e in read_text("\n".join(as_json))] == [10 * GIB, 20 * GIB]
+
+
+def test_the_card_of_an_error_tells_by_how_much_to_lower():
+    failure = one(
+        log.starting("0.11.0", True, model="'m'", gpu_memory_utilization="0.95"),
+        "INFO 10-02 08:00:01 [gpu_worker.py:298] Available KV cache memory: 3.01 GiB",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB. GPU 0 has a total "
+        "capacity of 79.33 GiB of which 512.00 MiB is free.",
+    ).failure
+    # 0.95 − 0.75 ÷ 79.33 = 0.9405
+    assert kinds(failure)["lower-utilization"] == "0.94"
+
+
+def test_a_log_that_begins_after_the_start_still_tells_of_sleep():
+    start = one("INFO 04-24 10:00:00 [worker.py:133] Sleep mode freed 19.51 GiB memory, 26.31 GiB "
+                "memory is still in use.")  # fmt: skip
+    assert "19.51" in start.notes[0] and start.workers == []
+
+
+HOSTILE = st.one_of(
+    st.sampled_from(["5.9.32", "...", ",,,", "nan", "inf", "-", "0", "0.00", "-0.005", "9" * 5000,
+                     "1" * 16, "999999999.999999999", "٣", "1e9", ""]),
+    st.decimals(-10, 10**7, allow_nan=False, allow_infinity=False, places=2).map(str),
+)  # fmt: skip
+
+
+@given(st.data())
+def test_no_number_in_a_line_makes_reading_fail(data):
+    """Every form of a line with numbers that no engine prints: read or left out, never an error."""
+    n = lambda: data.draw(HOSTILE)  # noqa: E731
+    forms = [
+        log.starting("0.11.0", model="'m'", max_seq_len=n(), gpu_memory_utilization=n()),
+        log.profile(n(), n(), n(), n(), n(), n(), n()),
+        log.blocks(n(), n(), n(), n()),
+        f"INFO GPU KV cache size: {n()} tokens, Maximum concurrency for {n()} tokens per request: {n()}x",
+        f"INFO Free memory on device ({n()}/{n()} GiB) on startup. Desired GPU memory utilization is "
+        f"({n()}, {n()} GiB). Actual usage is {n()} GiB for weight, {n()} GiB for peak activation, {n()} "
+        f"GiB for non-torch memory, and {n()} GiB for CUDAGraph memory. Current kv cache memory in "
+        f"use is {n()} GiB.",
+        log.too_long_in_tokens(n(), n()),
+        log.too_long_in_bytes(n(), n(), n(), n()),
+        log.busy(n(), n(), n(), n()),
+        log.NO_BLOCKS,
+        f"CUDA out of memory. Tried to allocate {n()} GiB. GPU 0 has a total capacity of {n()} GiB of "
+        f"which {n()} MiB is free.",
+        f"AssertionError: Error in memory profiling. Initial free memory {n()}, current free memory {n()}.",
+    ]
+    for start in read_text(
+        "\n".join(data.draw(st.permutations(forms))[: data.draw(st.integers(1, 6))])
+    ):
+        for worker in start.workers:
+            assert all(v is None or abs(v) < 1 << 62 for v in (worker.kv_bytes, worker.total_bytes))
 
 
 def test_a_log_is_known_by_its_lines_and_another_text_is_not(tmp_path: Path):
