@@ -32,7 +32,11 @@ FULL_BYTES: Final = {
 }
 """Bytes a value; nvfp4 keeps one 8-bit scale for 16 values of 4 bits."""
 KV_DTYPES: Final = ("auto", *FULL_BYTES)
+LONGEST_KEYS: Final = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
+)  # fmt: skip
 MOST_LAYERS: Final = 10_000
+SCALED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def kv_shape(
     _check_layers(layers, pipeline_parallel)
     notes: list[str] = []
     value_bytes = _value_bytes(text, config, kv_dtype, notes)
-    length = max_model_len or whole(text, "max_position_embeddings", "n_positions", "max_seq_len")
+    length = max_model_len or whole(text, *LONGEST_KEYS)
     sizes = [_layer_bytes(layer, tensor_parallel, value_bytes) for layer in layers]
     stages = _stages(len(layers), pipeline_parallel)
     a_token = max(sum(sizes[i] for i in stage) for stage in stages)
@@ -81,16 +85,16 @@ def kv_shape(
         held = [s * _tokens_held(one, length) for s, one in zip(sizes, layers, strict=True)]
         a_request = max(sum(held[i] for i in stage) for stage in stages)
     _explain(layers, tensor_parallel, pipeline_parallel, length, notes)
+    keeping = [one for one in layers if one.kind != "none"]
     return KvShape(
-        attention=_attention(layers),
+        attention=_attention(keeping),
         bytes_per_token_per_gpu=ceil(a_token),
         bytes_for_max_model_len_per_gpu=None if a_request is None else ceil(a_request),
         weights_bytes_per_gpu=weights_bytes(
             config, tensor_parallel=tensor_parallel, stages=stages, notes=notes
         ),
         max_model_len=length,
-        is_single_group=len({(one.kind, one.window) for one in layers}) == 1
-        and layers[0].kind != "state",
+        is_single_group=len({_group(one) for one in keeping}) == 1 and keeping[0].kind != "state",
         notes=tuple(notes),
     )
 
@@ -136,12 +140,30 @@ def _value_bytes(
 
 def _layer_bytes(layer: Layer, tensor_parallel: int, value_bytes: Fraction) -> Fraction:
     """Bytes of one token in one layer on one GPU."""
-    if layer.kind == "state":
+    if layer.kind != "attention":
         return Fraction(0)
     if layer.latent is not None:
-        return layer.latent * value_bytes
+        return _latent_bytes(layer, value_bytes) + _index_bytes(layer)
     heads = max(1, ceil(layer.kv_heads / tensor_parallel))
     return heads * (layer.key_size + layer.value_size) * value_bytes
+
+
+def _latent_bytes(layer: Layer, value_bytes: Fraction) -> Fraction:
+    """The latent vector; in 8 bits beside an index its rotated part stays in 16 bits, and each
+    SCALED values of the rest have a scale of 4 bytes (vLLM's `fp8_ds_mla`)."""
+    if layer.latent is None or not layer.index or value_bytes != 1:
+        return (layer.latent or 0) * value_bytes
+    return Fraction(layer.key_size + layer.key_size // SCALED * 4 + 2 * layer.value_size)
+
+
+def _index_bytes(layer: Layer) -> Fraction:
+    """The keys of sparse attention's index: 8 bits a value and a scale of 4 bytes for SCALED."""
+    return Fraction(layer.index + layer.index // SCALED * 4)
+
+
+def _group(layer: Layer) -> tuple[object, ...]:
+    """What layers must have in common for blocks × block size to be tokens of the pool."""
+    return layer.kind, layer.window, layer.kv_heads, layer.key_size, layer.value_size
 
 
 def _tokens_held(layer: Layer, length: int) -> int:
@@ -159,6 +181,8 @@ def _stages(layers: int, stages: int) -> list[range]:
 
 
 def _attention(layers: Sequence[Layer]) -> str:
+    if not layers:
+        raise ValueError("num_hidden_layers: no layer keeps anything; this is no language model")
     kinds = {(one.kind, one.window is not None) for one in layers}
     if kinds == {("state", False)}:
         return "mamba"
@@ -195,11 +219,17 @@ def _explain(
             f"{count} of {len(layers)} layers keep a window of {names} tokens (and those in "
             "flight); an engine that does not use this keeps every token in them."
         )
+    nothing = sum(one.kind == "none" for one in layers)
+    if nothing:
+        notes.append(f"{nothing} of {len(layers)} layers keep nothing of their own.")
+    if any(one.index for one in layers):
+        notes.append("The index of sparse attention keeps keys of its own beside the latent vector, in "
+                     "8 bits with scales; they are counted.")  # fmt: skip
     states = sum(one.kind == "state" for one in layers)
     if states:
         notes.append(f"{states} of {len(layers)} layers keep a fixed state for each sequence, "
                      "not for each token; it is not counted here.")  # fmt: skip
-    if len({(one.kind, one.window) for one in layers}) > 1:
+    if len({_group(one) for one in layers if one.kind != "none"}) > 1:
         notes.append("Several kinds of layers share one pool: blocks × block size are not tokens.")
     if length is None:
         notes.append("The configuration names no longest length; give --max-model-len.")

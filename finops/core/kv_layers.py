@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 NESTED: Final = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
@@ -14,30 +14,38 @@ STATES: Final = frozenset(
 )
 ATTENTION_FREE: Final = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv7"})
 MOST_LAYERS: Final = 10_000
+DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer: attention with its heads, a latent vector, or a fixed state.
 
-    `window` is how many tokens it keeps at most; None keeps all.
+    `window` is how many tokens it keeps at most; None keeps all. A layer of kind `none` keeps nothing
+    of its own. `index` is the head size of the keys by which sparse attention finds its tokens.
     """
 
-    kind: Literal["attention", "state"]
+    kind: Literal["attention", "state", "none"]
     heads: int = 0
     kv_heads: int = 0
     key_size: int = 0
     value_size: int = 0
     latent: int | None = None
     window: int | None = None
+    index: int = 0
 
 
-def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a configuration that describes the language model."""
+def text_part(config: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
+    """The part of a configuration that describes the language model.
+
+    Raises ValueError for parts within parts beyond what any model has.
+    """
+    if depth > DEEPEST:
+        raise ValueError(f"text_config: nested more than {DEEPEST} deep; no model's is")
     for name in NESTED:
         inner = config.get(name)
         if isinstance(inner, Mapping) and any("layer" in str(key) for key in inner):
-            return text_part(inner)
+            return text_part(inner, depth + 1)
     return config
 
 
@@ -65,21 +73,57 @@ def needed(config: Mapping[str, Any], *names: str) -> int:
 
 
 def layers_of(text: Mapping[str, Any]) -> list[Layer]:
-    """The layers that keep something between tokens, in the model's order."""
+    """The layers in the model's order, also those that keep nothing between tokens.
+
+    Raises ValueError naming the key for what does not describe a language model, or one whose layers
+    cannot be told from its configuration.
+    """
     count = needed(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if count > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers: {count} layers are no language model")
     if str(text.get("model_type")) in ATTENTION_FREE:
         return [Layer("state")] * count
+    if text.get("compress_ratios"):
+        raise ValueError(
+            "compress_ratios: layers that keep one entry for several tokens are not derived here; the "
+            "start-up log tells the cache"
+        )
+    blocks = text.get("block_configs")
+    if isinstance(blocks, list) and blocks:
+        return _by_block(text, blocks, count)
     whole_layer = _attention(text)
-    kinds = _kinds(text, count)
-    window = _window(text)
+    kinds = list(_kinds(text, count))
+    if len(kinds) < count:
+        raise ValueError(f"num_hidden_layers: {count}, but {len(kinds)} kinds of layers are listed")
+    # Layers that share the cache of an earlier one keep nothing themselves.
+    shared = whole(text, "num_kv_shared_layers") or 0
+    kinds = kinds[: max(0, count - shared)] + ["none"] * min(shared, count)
     made = {
-        "full": whole_layer,
-        "window": _with_window(whole_layer, window),
+        "full": _whole_range(text, whole_layer),
+        "window": _windowed(text, whole_layer),
         "state": Layer("state"),
+        "none": Layer("none"),
     }
-    return [made[kind] for kind in kinds if kind in made]
+    return [made[kind] for kind in kinds]
+
+
+def _by_block(text: Mapping[str, Any], blocks: Sequence[Any], count: int) -> list[Layer]:
+    """Layers told one by one, each with the query heads that share a KV head, or without attention."""
+    if len(blocks) != count:
+        raise ValueError(f"block_configs: {len(blocks)} blocks for {count} layers")
+    heads = needed(text, "num_attention_heads")
+    size = whole(text, "head_dim") or needed(text, "hidden_size") // heads
+    found = []
+    for block in blocks:
+        told = block.get("attention") if isinstance(block, Mapping) else None
+        if not isinstance(told, Mapping):
+            raise ValueError("block_configs: a block without its attention")
+        if told.get("no_op") or told.get("replace_with_linear"):
+            found.append(Layer("none"))
+            continue
+        kv_heads = heads // needed(told, "n_heads_in_group")
+        found.append(Layer("attention", heads, max(1, kv_heads), size, size))
+    return found
 
 
 def _attention(text: Mapping[str, Any]) -> Layer:
@@ -89,9 +133,12 @@ def _attention(text: Mapping[str, Any]) -> Layer:
     rank = whole(text, "kv_lora_rank")
     if rank:
         rope = whole(text, "qk_rope_head_dim") or 0
-        return Layer("attention", heads, 1, rank, rope, latent=rank + rope)
+        index = (whole(text, "index_head_dim") or 0) if text.get("index_topk") else 0
+        return Layer("attention", heads, 1, rank, rope, latent=rank + rope, index=index)
     kv_heads = whole(text, "num_key_value_heads", "num_kv_heads", "multi_query_group_num")
-    kv_heads = kv_heads or whole(more, "kv_n_heads")
+    kv_heads = whole(more, "kv_n_heads") if kv_heads is None else kv_heads
+    if kv_heads == 0:
+        raise ValueError("num_key_value_heads: 0; this does not describe a language model")
     if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
         kv_heads = 1
     hidden = whole(text, "hidden_size", "n_embd", "d_model", "dim")
@@ -100,18 +147,33 @@ def _attention(text: Mapping[str, Any]) -> Layer:
         if not hidden:
             raise ValueError("hidden_size: absent; this does not describe a language model")
         size = hidden // heads
+    if not size:
+        raise ValueError("head_dim: 0; this does not describe a language model")
     return Layer("attention", heads, kv_heads or heads, size, whole(text, "v_head_dim") or size)
 
 
-def _with_window(layer: Layer, window: int | None) -> Layer:
-    return Layer(
-        layer.kind,
-        layer.heads,
-        layer.kv_heads,
-        layer.key_size,
-        layer.value_size,
-        layer.latent,
-        window,
+def _whole_range(text: Mapping[str, Any], layer: Layer) -> Layer:
+    """A layer that keeps every token; where such layers have heads of their own, with those."""
+    heads, size = whole(text, "num_global_key_value_heads"), whole(text, "global_head_dim")
+    if layer.latent is not None or not (heads or size):
+        return layer
+    return replace(
+        layer,
+        kv_heads=heads or layer.kv_heads,
+        key_size=size or layer.key_size,
+        value_size=size or layer.value_size,
+    )
+
+
+def _windowed(text: Mapping[str, Any], layer: Layer) -> Layer:
+    """A layer with a window; where such layers have heads of their own, with those."""
+    size = whole(text, "swa_head_dim")
+    return replace(
+        layer,
+        window=_window(text),
+        kv_heads=whole(text, "swa_num_key_value_heads") or layer.kv_heads,
+        key_size=size or layer.key_size,
+        value_size=whole(text, "swa_v_head_dim") or size or layer.value_size,
     )
 
 
@@ -155,15 +217,28 @@ def _patterned(text: Mapping[str, Any], count: int) -> list[str] | None:
         return [{"*": "full", "M": "state"}.get(sign, "none") for sign in pattern]
     linear = text.get("linear_attn_config")
     if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
-        full = {int(i) for i in linear["full_attn_layers"]}
+        full = _numbers(linear, "full_attn_layers")
         return ["full" if i + 1 in full else "state" for i in range(count)]
-    indices = text.get("attn_layer_indices")
-    if isinstance(indices, list):
-        return ["full" if i in indices else "state" for i in range(count)]
+    if isinstance(text.get("attn_layer_indices"), list):
+        full = _numbers(text, "attn_layer_indices")
+        return ["full" if i in full else "state" for i in range(count)]
+    if isinstance(text.get("local_layer_ids"), list):
+        local = _numbers(text, "local_layer_ids")
+        return ["window" if i in local else "full" for i in range(count)]
+    windows = text.get("hybrid_layer_pattern")
+    if isinstance(windows, list):
+        return ["window" if i == 1 else "full" for i in windows]
     rope = text.get("no_rope_layers")
     if isinstance(rope, list) and text.get("attention_chunk_size") and len(rope) == count:
         return ["window" if i else "full" for i in rope]
     return None
+
+
+def _numbers(text: Mapping[str, Any], name: str) -> set[int]:
+    """The numbers of layers in a list."""
+    if any(one is None for one in text[name]):
+        raise ValueError(f"{name}: a layer without its number")
+    return {whole({name: one}, name) or 0 for one in text[name]}
 
 
 def _periodic(text: Mapping[str, Any], count: int) -> list[str] | None:
@@ -177,6 +252,9 @@ def _periodic(text: Mapping[str, Any], count: int) -> list[str] | None:
         return ["full" if (i + 1) % period == 0 else "state" for i in range(count)]
     if _window(text) is None:
         return None
+    written = text.get("sliding_window_pattern")
+    if isinstance(written, str) and written:  # such as LLLG, again and again
+        return ["window" if written[i % len(written)] == "L" else "full" for i in range(count)]
     period = whole(text, "sliding_window_pattern") or (2 if _alternates(text) else None)
     if period:
         return ["full" if (i + 1) % period == 0 else "window" for i in range(count)]

@@ -59,6 +59,16 @@ def weights_bytes(
     return best
 
 
+def _scales(block: Any) -> Fraction:
+    """Bytes of scales a parameter takes, one of 4 bytes for each block of so many by so many."""
+    if not block:
+        return Fraction(0)
+    if not isinstance(block, list) or len(block) != 2:
+        raise ValueError(f"weight_block_size: {str(block)[:40]!r} is not two whole numbers")
+    high, wide = (needed({"weight_block_size": one}, "weight_block_size") for one in block)
+    return Fraction(4, high * wide)
+
+
 def _packed_bytes(
     config: Mapping[str, Any], plain_bytes: int | None, notes: list[str]
 ) -> Fraction | None:
@@ -68,8 +78,7 @@ def _packed_bytes(
         return None if plain_bytes is None else Fraction(plain_bytes)
     method = str(quantized.get("quant_method"))
     if method == "fp8":
-        block = quantized.get("weight_block_size")
-        scales = Fraction(4, int(block[0]) * int(block[1])) if block else Fraction(0)
+        scales = _scales(quantized.get("weight_block_size"))
         notes.append("Weights of the layers in 8 bits (fp8); embeddings in the model's type.")
         return 1 + scales
     if method in ("awq", "gptq"):
