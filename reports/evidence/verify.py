@@ -1310,8 +1310,8 @@ class Engines:
             self.told[number] |= {"each": None, "out": place[0] == "out of scope", "slug": None}
             if place[0] == "workload":
                 self.hours[place[1], rows[-1]["name"], int(number)] = rows
-                self.told[number]["each"] = week.workloads[place[1]]["kv_bytes_per_token"]
                 self.told[number]["slug"] = place[1]
+                self.told[number]["each"] = bytes_of_token(week, self.told[number], place[1])
         check_logs(week, of_series, self.told)
         self.cards = MemoryTables(week.pack, of_series, self.told)
         for row in week.pack.table("preemptions"):
@@ -1428,7 +1428,8 @@ def memory(week):
     """§8.3, §8.4, §8.7: the KV cache of each engine of a workload."""
     found = [
         {"workload": slug, "engine": name, "preemptions": week.engines.preemptions(rows[0])}
-        | week.engines.twice(str(number)) | _engine(rows, week.workloads[slug])
+        | week.engines.twice(str(number))
+        | _engine(rows, week.workloads[slug], bytes_of_token(week, week.engines.told[str(number)], slug))
         for (slug, name, number), rows in sorted(week.engines.placed.items(), key=by_name)]
     for row, said in zip(found, week.said["memory"]):
         sentence(week, f"memory of {row['engine']}", said["sentence"], reservation(row))
@@ -1447,9 +1448,8 @@ def by_name(one):
     return one[0][:2]
 
 
-def _engine(rows, workload):
+def _engine(rows, workload, each):
     last = next((row for row in reversed(rows) if pool_of(row) is not None), rows[-1])
-    each = workload["kv_bytes_per_token"] or None
     longest = last["max_model_len"] or workload["max_model_len"] or None
     known = list(filter(has_use, rows))
     seen = sum(row["observed_ms"] for row in known)
@@ -1632,6 +1632,19 @@ def link_of(log, labels, slug, workload):
     names = {log["model"], *(log["served_names"] or ())} - {""}
     return int(bool(names & {labels.get("model_name"), workload and workload["model"]}))
 
+
+def bytes_of_token(week, told, slug):
+    """§8.3: bytes of a token of an engine: its own in the workload it stood in last, else as stated
+    of the workload; older packs tell them of the workload alone."""
+    stated = week.workloads[slug]["kv_bytes_per_token"]
+    return (told.get("kv_bytes_per_token", stated) if told["slug"] == slug else stated) or None
+
+
+def only(values):
+    """The one value that all have, else None: engines whose tokens differ compare in tokens alone."""
+    known = set(values)
+    return known.pop() if len(known) == 1 else None
+
 # ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
 
 PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
@@ -1787,7 +1800,7 @@ def memory_hours(week):
         engines = week.engines.once(slug)
         for row in chain.from_iterable(engines.values()):
             mine[row["hour"]].append(row)
-        each = week.workloads[slug]["kv_bytes_per_token"] or None
+        each = only(week.engines.told[number]["each"] for number in engines)
         scale = quotient(each, 2**20) if each else 1
         reserved, active = [], []
         for hour in range(*week.span, HOUR):
@@ -1884,7 +1897,7 @@ class Sizing:
         shares = [one for one in (setting, told["log_setting"])
                   if re.fullmatch(r"[0-9]*\.?[0-9]+", one)]
         self.setting = Decimal(shares[0]) if shares else None
-        pool, each = self.last["pool_tokens"], workload["kv_bytes_per_token"]
+        pool, each = self.last["pool_tokens"], told["each"]
         size = told["gauge_kv_bytes"] or (pool and each and pool * each) or told["log_kv_bytes"]
         known = size and self.blocks
         self.a_block = Fraction(size, self.blocks) if known else None

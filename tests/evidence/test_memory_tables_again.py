@@ -18,6 +18,7 @@ from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found, figures_not_found, leaves
 from tests.ledger import small_company
 from tests.ledger import test_memory_hosts as hosts
+from tests.ledger import test_memory_in_reports as reported
 from tests.ledger import test_memory_table as told
 from tests.ledger import test_shared_gpus as shared
 from tests.ledger.doors import ingested
@@ -64,6 +65,7 @@ FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         {"device"},
     ),
     "four cards": (shared.test_an_engine_on_four_cards_has_all_four_once, {"total_bytes"}),
+    "a model on one and on two cards": (reported.spread_over_gpus, {"kv_bytes_per_token"}),
     "gauges of its own": (told.test_sglang_tells_its_memory_itself, {"workers"}),
 }
 """Each fleet, and columns whose change must show in its tables."""

@@ -196,7 +196,8 @@ def both_say_the_same(
 ) -> dict[str, Any]:  # fmt: skip
     """The sentences on one engine, each confirmed and guarded."""
     with localcontext(verify.EXACT):
-        engine = verify.Sizing(rows, one, workload)
+        each = {"each": workload["kv_bytes_per_token"]}
+        engine = verify.Sizing(rows, one | each, workload)
         value = engine.advice(pushed, WHOLE)
         engine.lengths = histograms
         known, knobs = verify.sentences(engine, value, cost), verify.advice(engine, value)
@@ -331,7 +332,7 @@ def test_what_a_reservation_bought(rows, workload) -> None:
     )
     assert figures is not None
     with localcontext(verify.EXACT):
-        found = verify._engine(rows, workload)
+        found = verify._engine(rows, workload, workload["kv_bytes_per_token"] or None)
         known = verify.reservation(found)
         check = verify.Checks()
         for name in ("reserved_tokens", "reserved_bytes", "reserved_tokens_mean", "peak_running",

@@ -46,6 +46,38 @@ def test_a_week_s_facts_have_bytes_once_the_configuration_is_there(tmp_path: Pat
     assert after.memory[0].figures.active_bytes_mean == 13_735 * 16 * 131_072
 
 
+def spread_over_gpus(tmp_path: Path) -> None:
+    """Engines of one model: one on one GPU, one on two with 8-bit keys, in a workload of its own."""
+    for slug, pod in (("chat", "chat-0"), ("pair", "pair-0")):
+        add(slug)
+        command("rule", "add", slug, "--series", f"pod={pod}", "--by", "Ada")
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.5)
+    fleet.engine("pair-0", 0.5, blocks=30_001)
+    fleet.gpu("GPU-0", 76_000, 5_080, namespace="llm", pod="chat-0")
+    for number in "12":
+        fleet.gpu(f"GPU-{number}", 70_500, 10_580, index=number, namespace="llm", pod="pair-0")
+    pair = gpu_fleet.log(tmp_path / "pair.log", tokens=480_016)
+    text = pair.read_text().replace("tensor_parallel_size=1", "tensor_parallel_size=2, "
+                                    "kv_cache_dtype=fp8")  # fmt: skip
+    pair.write_text(text.replace("15 23:50", "15 23:55"))
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.log(tmp_path / "chat.log"), pair,
+             gpu_fleet.config(tmp_path / "config.json"))  # fmt: skip
+
+
+def test_each_engine_of_a_model_has_the_bytes_of_its_own_gpus(tmp_path: Path) -> None:
+    """32 layers × 2 × 8 KV heads × 128 × 2 bytes; on two GPUs 4 heads each, in 8 bits a byte each."""
+    spread_over_gpus(tmp_path)
+    sizes = {"chat": 439_536 * 131_072, "pair": 480_016 * 32_768}
+    week = Period(datetime(2026, 11, 16, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC))
+    found = {one.slug: one.memory[0].figures for one in facts(week, week="2026-W47").workloads}
+    assert {slug: one.reserved_bytes for slug, one in found.items()} == sizes
+    rows = command("memory", "--from", "2026-11-16T00:00:00Z", "--to", "2026-11-16T01:00:00Z",
+                   "--by", "workload")["rows"]  # fmt: skip
+    on_gpus = {row["key"]: (row["gpus"], row["kv_reserved_bytes"]) for row in rows}
+    assert on_gpus == {"chat": (1, sizes["chat"]), "pair": (2, 2 * sizes["pair"])}
+
+
 def test_a_report_made_before_does_not_see_what_came_later(tmp_path: Path) -> None:
     add("chat")
     ingested(gpu_fleet.config(tmp_path / "config.json"))

@@ -51,7 +51,8 @@ def engine_memory(
     as_of: datetime | None = None,
 ) -> dict[str, tuple[EngineMemory, ...]]:
     """Engines by workload, each with its figures; the newest revision of each hour counts. `known`
-    are the period's engines as they are told once or twice."""
+    are the period's engines as they are told once or twice, each with the bytes of its tokens."""
+    own = {(one.slug, one.series.pk): one.kv for one in known.engines}
     twice = {one.series.pk: (one.told_by, one.counts) for one in known.engines}
     engines: dict[tuple[str, int], _Engine] = {}
     series = _series(period)
@@ -67,7 +68,11 @@ def engine_memory(
                 engines.setdefault((place.target, series_id), _Engine(one)).rows.append(row)
     found: dict[str, list[EngineMemory]] = {}
     for (slug, series_id), engine in engines.items():
-        figures = kv_figures(engine.rows, *stated.get(slug, (None, None)))
+        size, longest = stated.get(slug, (None, None))
+        if (slug, series_id) in own:
+            told = own[slug, series_id]
+            size = told.bytes_per_token if told else None
+        figures = kv_figures(engine.rows, size, longest)
         if figures is not None:
             one = engine.series
             count = preempted.get((one.target_id, one.engine))

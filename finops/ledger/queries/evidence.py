@@ -101,18 +101,27 @@ class Evidence:
 
     # -- bytes of a token ----------------------------------------------------------------------
 
-    def kv_bytes(self, workload: Workload) -> KvBytes | None:
+    def kv_bytes(self, workload: Workload, start: EngineStart | None = None) -> KvBytes | None:
         """KV bytes of one token on one GPU: by the model's configuration, else by a log, else as
-        people stated them; None where the model's layers are of several kinds or nothing tells."""
-        start = self._newest_start(workload)
+        people stated them; None where the model's layers are of several kinds or nothing tells.
+
+        `start` is the engine's own: engines of one model may be spread over different numbers of
+        GPUs. Without it the newest of the workload counts.
+        """
+        starts = self._starts_of(workload)
+        own = start or (starts[0] if starts else None)
         config = self._config_of(workload)
         if config is not None:
-            return self._by_config(config, start) or _stated(workload)
-        return _by_log(start) or _stated(workload)
+            return self._by_config(config, own) or _stated(workload)
+        # The log of one rank may leave out what another of its kind prints.
+        alike = [one for one in starts if own is not None and _spread(one) == _spread(own)]
+        told = (_by_log(one) for one in (own, *alike))
+        return next(filter(None, told), None) or _stated(workload)
 
-    def _newest_start(self, workload: Workload) -> EngineStart | None:
+    def _starts_of(self, workload: Workload) -> list[EngineStart]:
+        """The starts of a workload's engines, newest first."""
         mine = [one for one in self.starts if not one.has_failed and self._is_of(one, workload)]
-        return max(mine, key=lambda one: one.started_at or one.posted_at, default=None)
+        return sorted(mine, key=lambda one: one.started_at or one.posted_at, reverse=True)
 
     def _is_of(self, one: EngineStart, workload: Workload) -> bool:
         link = self.links.get(one.document_id)
@@ -186,6 +195,13 @@ def _newest_links(as_of: datetime | None) -> dict[str, EvidenceLink]:
 
 def _parallel(link: EvidenceLink | None, name: str, told: Mapping[str, Any]) -> int:
     return int((getattr(link, name) if link else None) or told.get(name) or 1)
+
+
+def _spread(one: EngineStart) -> tuple[Any, ...]:
+    """What decides the bytes of a token of one model on one GPU."""
+    told = one.figures
+    names = ("tensor_parallel", "pipeline_parallel", "kv_dtype")
+    return tuple(told.get(name) or None for name in names)
 
 
 def _fits(one: EngineStart, pool_tokens: int | None, engine: str) -> bool:

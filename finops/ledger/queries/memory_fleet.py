@@ -251,8 +251,7 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     """Reads a period's engines and GPUs once."""
     evidence = Evidence(as_of, names_shown(period, assign_series(as_of), as_of))
     known = {w.slug: w for w in Workload.objects.all()}
-    kv = {slug: evidence.kv_bytes(w) for slug, w in known.items()}
-    engines = _engines(period, evidence, known, kv, as_of)
+    engines = _engines(period, evidence, known, as_of)
     devices = _devices(period, as_of)
     held: dict[tuple[str, str], list[Device]] = {}
     for device in devices.values():
@@ -344,7 +343,6 @@ def _engines(
     period: Period,
     evidence: Evidence,
     known: Mapping[str, Workload],
-    kv: Mapping[str, KvBytes | None],
     as_of: datetime | None,
 ) -> list[EngineMemory]:
     assign = assign_series(as_of)
@@ -359,6 +357,7 @@ def _engines(
     series = {s.pk: s for s in Series.objects.filter(pk__in=rows).select_related("target__source")}
     rows = placed(rows, series, as_of)
     begun = begun_by(rows, series, period, as_of)
+    kv: dict[tuple[str, int | None], KvBytes | None] = {}
     found = []
     for one in series.values():
         last = rows[one.pk][-1]
@@ -368,13 +367,26 @@ def _engines(
             one.labels, begun[one.pk], last.hour + HOUR, slug=slug,
             model=known[slug].model if slug else None, pool_tokens=last.pool_tokens, engine=one.engine,
         )  # fmt: skip
-        mine = kv.get(slug) if slug else None
+        mine = _kv_bytes(evidence, known[slug], start, kv) if slug else None
         longest = known[slug].max_model_len if slug else None
         engine = EngineMemory(one, slug, start, mine, longest, settings[one.pk], rows[one.pk])
         engine.out_of_scope, engine.begun = place.kind == OUT_OF_SCOPE, begun[one.pk]
         engine.agreement = evidence.agreement_of(start) if start else None
         found.append(engine)
     return sorted(found, key=lambda e: (e.slug or "", e.name, e.series.pk))
+
+
+def _kv_bytes(
+    evidence: Evidence,
+    workload: Workload,
+    start: EngineStart | None,
+    known: dict[tuple[str, int | None], KvBytes | None],
+) -> KvBytes | None:
+    """The bytes of a token of an engine with this start; `known` keeps what was worked out."""
+    key = workload.slug, start.pk if start else None
+    if key not in known:
+        known[key] = evidence.kv_bytes(workload, start)
+    return known[key]
 
 
 def device_rows(period: Period, as_of: datetime | None) -> Iterable[DeviceHour]:
