@@ -20,7 +20,8 @@ from finops.core.auditor import PER_CENT, UNITS, figures_of, find
 from finops.core.period import week_of
 from finops.ledger.models import EngineStart, Workload
 from finops.ledger.queries.evidence import Evidence
-from finops.ledger.queries.memory import memory_hours, memory_rows
+from finops.ledger.queries.memory import memory_rows
+from finops.ledger.queries.memory_by_hour import measured_hours
 from finops.ledger.which import use_ledger
 from finops.sources import engine_log
 from finops.sources.records import EngineStartRecord, Refused
@@ -79,12 +80,13 @@ def by_hour(request: HttpRequest) -> HttpResponse:
     if slug and slug not in known:
         raise Http404("no such workload")
     period = week_of(week, zone())
-    rows = memory_hours(period, slug or None)
+    found = measured_hours(period, slug or None)
     notes = current_annotations(period, slug or None)
     context: dict[str, Any] = {"weeks": weeks.names, "week": week, "zone": zone().key}
-    context |= {"workloads": known, "slug": slug, "rows": rows, "notes": notes}
+    context |= {"workloads": known, "slug": slug, "rows": found.rows, "notes": notes}
+    context["left_out"] = found.left_out
     title = f"Memory of {slug or 'all engines'} in {week}"
-    context["chart"] = stacked(rows, title, period, zone(), [note.at for note in notes])
+    context["chart"] = stacked(found.rows, title, period, zone(), [note.at for note in notes])
     return page(request, "reports/memory_hours.html", context)
 
 

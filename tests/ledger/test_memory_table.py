@@ -10,7 +10,7 @@ import pytest
 from finops.core.engine_start import GIB
 from finops.core.period import Period
 from finops.ledger.models import DeviceHour
-from finops.ledger.queries.memory import memory_hours
+from finops.ledger.queries.memory_by_hour import memory_hours
 from finops.ledger.queries.memory_notices import memory_notices
 from tests.ledger import gpu_fleet
 from tests.ledger.doors import command, ingested

@@ -50,6 +50,22 @@ def test_rows_of_one_name_say_when_each_was_there(admin: Client, tmp_path: Path)
     assert "<strong>chat</strong></summary>" in once
 
 
+def test_the_hours_close_for_the_cards_that_are_measured(admin: Client, tmp_path: Path) -> None:
+    """Of two engines one has a card with metrics: 76,000 of 81,559 MiB in use, 74.2 of 79.6 GiB."""
+    chat()
+    fleet = gpu_fleet.Fleet()
+    fleet.engine("chat-0", 0.25)
+    fleet.engine("chat-1", 0.25, blocks=10_001)
+    fleet.gpu("GPU-0", 76_000, 5_080, namespace="llm", pod="chat-0")
+    ingested(fleet.write(tmp_path / "h.om"))
+    for query in ("", "&workload=chat"):
+        page = admin.get(f"/memory/hours/?week=2026-W47{query}").content.decode()
+        assert "the highest is 79.6" in page and "nvidia-smi shows: 74.2" in page
+        assert "no exporter tells of their cards: chat-1 engine 0." in page
+        # 27,471 blocks of 16 tokens less the quarter in use, one null block apart: 40.2 GiB.
+        assert "40.2" in page
+
+
 def amd_card(fleet: gpu_fleet.Fleet, prefix: str = "gpu", **labels: str) -> None:
     """An MI300X as AMD's exporter labels it (its documentation), in MiB."""
     target = {"job": "amd", "instance": "node-a:5000", "gpu_id": "0", "serial_number": "692247001282",

@@ -164,19 +164,6 @@ def hours_of(engines: Iterable[EngineMemory]) -> list[datetime]:
     return sorted({row.hour for engine in engines for row in engine.rows})
 
 
-def memory_hours(period: Period, slug: str | None = None) -> list[dict[str, Any]]:
-    """Hour by hour, what the fleet's or one workload's GPUs held: plain values for a stacked area."""
-    known = fleet(period)
-    engines = [engine for engine in known.engines if slug in (None, engine.slug)]
-    names = {name for engine in engines for name in engine.devices}
-    devices = [known.devices[name] for name in sorted(names)]
-    return [
-        {"hour": rfc3339(hour)}
-        | group_table(engines, devices, hour, whole_devices=slug is None).as_json()
-        for hour in hours_of(engines)
-    ]
-
-
 def _with_engines(device: Exact, engines: Exact) -> Exact:
     """A GPU's own figures and those of the engines on it, together."""
     return {name: (device if name in MEASURED else engines).get(name) for name in (*PARTS, *BESIDE)}

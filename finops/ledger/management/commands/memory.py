@@ -11,7 +11,8 @@ from finops.core.memory_table import LABELS
 from finops.ledger.arguments import add_period, period_of
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
-from finops.ledger.queries.memory import BY, memory_hours, memory_rows
+from finops.ledger.queries.memory import BY, memory_rows
+from finops.ledger.queries.memory_by_hour import memory_hours
 
 
 class Command(Base):
