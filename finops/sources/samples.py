@@ -19,6 +19,7 @@ import json
 import lzma
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -50,7 +51,7 @@ MAX_LZMA_MEMORY_BYTES: Final = 1 << 28
 LARGE_BYTES: Final = 1 << 20
 LEVEL, LEVEL_OF_LARGE = 9, 3
 PLAIN: Final = b"\1"
-MAX_PLAIN_BYTES: Final = 640
+MAX_PLAIN_BYTES, MAX_PLAIN_BYTES_A_READING = 640, 3
 _Label = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -69,12 +70,16 @@ def pack_with(times: Sequence[bytes], values: Sequence[array[float]]) -> list[by
     """The blocks of many series, of times as `write_times` gives them: series of one target share
     theirs. There must be as many values as times."""
     written = write_values(values)
-    return [_packed(head + one) for head, one in zip(times, written, strict=True)]
+    return [
+        _packed(head + one, len(column))
+        for head, one, column in zip(times, written, values, strict=True)
+    ]
 
 
-def _packed(payload: bytes) -> bytes:
-    """Counts of one hour take few bytes as they are; to compress them costs more than it saves."""
-    return PLAIN + payload if len(payload) <= MAX_PLAIN_BYTES else zlib.compress(payload, 1)
+def _packed(payload: bytes, readings: int) -> bytes:
+    """Counts mostly take few bytes as they are; to compress them costs more than it saves."""
+    most = max(MAX_PLAIN_BYTES, MAX_PLAIN_BYTES_A_READING * readings)
+    return PLAIN + payload if len(payload) <= most else zlib.compress(payload, 1)
 
 
 def unpack(block: bytes) -> tuple[array[int], array[float]]:
@@ -82,6 +87,13 @@ def unpack(block: bytes) -> tuple[array[int], array[float]]:
     cursor = Cursor(payload_of(block))
     times_ms = read_times(cursor)
     return times_ms, read_values(cursor, len(times_ms))
+
+
+def unpack_between(block: bytes, from_ms: int, until_ms: int) -> tuple[array[int], array[float]]:
+    """The same of the readings in a span (milliseconds, its end left out), of a block in time order."""
+    times_ms, values = unpack(block)
+    low, high = bisect_left(times_ms, from_ms), bisect_left(times_ms, until_ms)
+    return times_ms[low:high], values[low:high]
 
 
 def payload_of(block: bytes) -> bytes:

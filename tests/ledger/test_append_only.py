@@ -191,6 +191,7 @@ BROKEN: dict[str, Callable[[], Model]] = {
     "reading_block_once": lambda: copy_of(block()),
     "reading_block_not_empty": lambda: block(readings=0),
     "reading_block_in_order": lambda: block(first_ms=3),
+    "reading_block_within_half_day": lambda: block(last_ms=12 * 3_600_000),
     "token_hour_once": lambda: copy_of(token_hour()),
     "token_hour_not_negative": lambda: token_hour(tokens=-1),
     "token_hour_opening_not_negative": lambda: token_hour(opening_tokens=-1),

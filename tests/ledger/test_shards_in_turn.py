@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from finops.core.period import HOUR, Period
 from finops.core.statement import statement
 from finops.ledger.fetch import Door
-from finops.ledger.models import Fetch, FetchedPart, QuietHour, Source
+from finops.ledger.models import Fetch, FetchedPart, QuietHour, Series, Source
 from finops.ledger.operations import planning
 from finops.ledger.operations.at_hand import AtHand
 from finops.ledger.operations.collect import Collected, collect_source, collect_window
+from finops.ledger.operations.columns import read_columns
 from finops.ledger.operations.planning import (
     MAX_SERIES_HOURS,
     Piece,
@@ -164,7 +165,7 @@ def went_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
 TABLES = {
     "ledger_tokenhour": "series", "ledger_cachehour": "series", "ledger_gpuhour": "series",
-    "ledger_devicehour": "target", "ledger_readingblock": "series",
+    "ledger_devicehour": "target",
 }  # fmt: skip
 LEFT_OUT = ("id", "series_id", "target_id", "posted_at", "document_id", "revision")
 
@@ -181,17 +182,21 @@ def everything() -> dict[str, list[str]]:
         )
         join = "JOIN ledger_series s ON s.id = r.series_id" if owner == "series" else ""
         target = "s.target_id" if owner == "series" else "r.target_id"
-        newest = "r.replica" if table == "ledger_readingblock" else "-r.revision"
         key = "r.series_id" if owner == "series" else "r.target_id, r.device"
-        distinct = f"{key}, r.hour" + (", r.replica" if "block" in table else "")
+        distinct = f"{key}, r.hour"
         with connections["default"].cursor() as cursor:
             cursor.execute(
                 f"SELECT DISTINCT ON ({distinct}) {named}, (to_jsonb(r) - %s::text[])::text"
                 f" FROM {table} r {join} JOIN ledger_target t ON t.id = {target}"
-                f" ORDER BY {distinct}, {newest}",
+                f" ORDER BY {distinct}, -r.revision",
                 [list(LEFT_OUT)],
             )
             found[table] = sorted(f"{who}: {what}" for who, what in cursor.fetchall())
+    found["readings"] = sorted(
+        f"{one.metric}{one.labels_digest}{one.target}: {replica} {columns}"
+        for one in Series.objects.select_related("target")
+        for replica, columns in read_columns(one, 0).items()
+    )
     return found
 
 

@@ -24,9 +24,10 @@ from .memory import DeviceHour, EngineStart, EvidenceLink, ModelConfig
 from .nodes import GpuHour
 from .objectives import ChangeDecision, ServiceObjective, TrainingBudget
 from .pricing import CsvMapping, FxRate, PeriodStatus, RateCard
-from .readings import CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
+from .readings import BLOCK_MS, CacheHour, ReadingBlock, Series, Target, TokenHour, UsageHour
 
 __all__ = [
+    "BLOCK_MS",
     "Baseline",
     "BaselineDecision",
     "CacheHour",

@@ -6,11 +6,18 @@ with the next revision, and the highest revision of a (series, hour) is the curr
 
 from __future__ import annotations
 
+from typing import Self
+
 from django.db import models
 from django.db.models import F, Q
 
+from finops.core.period import HOUR_MS, instant_of
+
 from .evidence import Document, Source
 from .fields import NumericField
+
+BLOCK_MS = 12 * HOUR_MS
+"""No block of readings reaches over a multiple of this: noon and midnight, UTC."""
 
 
 class Target(models.Model):
@@ -57,10 +64,27 @@ class Series(models.Model):
         return {**self.labels, "source": self.target.source.name, "__name__": self.metric}
 
 
-class ReadingBlock(models.Model):
-    """The readings of one series and replica in one hour, as one document gave them.
+class Blocks(models.QuerySet["ReadingBlock"]):
+    """Blocks of readings, found by the hours they hold readings of."""
 
-    `part` counts the pieces of an hour that stand apart in one document.
+    def touching(self, from_ms: int, until_ms: int | None = None) -> Self:
+        """Those that reach into a span of milliseconds; without an end, those that reach beyond its
+        start. Of a span of whole hours each has a reading in it; readings beside it are to be left out
+        (`finops.sources.samples.unpack_between`)."""
+        found = self.filter(
+            hour__gte=instant_of(from_ms // BLOCK_MS * BLOCK_MS), last_ms__gte=from_ms
+        )
+        if until_ms is None:
+            return found
+        return found.filter(hour__lt=instant_of(until_ms), first_ms__lt=until_ms)
+
+
+class ReadingBlock(models.Model):
+    """The readings of one series and replica in hours that follow each other, as one document gave them.
+
+    A block lies in one half of a UTC day and has readings in each of its hours, of which `hour` is the
+    first: what holds readings of an hour is found by a few rows of the index, and a long way back takes
+    few rows. `part` counts the pieces that stand apart in one document.
     """
 
     series = models.ForeignKey(Series, models.PROTECT, related_name="blocks", db_index=False)
@@ -73,6 +97,8 @@ class ReadingBlock(models.Model):
     readings = models.IntegerField()
     payload = models.BinaryField()
 
+    objects = Blocks.as_manager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(
@@ -82,6 +108,10 @@ class ReadingBlock(models.Model):
             models.CheckConstraint(condition=Q(readings__gt=0), name="reading_block_not_empty"),
             models.CheckConstraint(
                 condition=Q(last_ms__gte=F("first_ms")), name="reading_block_in_order"
+            ),
+            models.CheckConstraint(
+                condition=Q(last_ms__lt=(F("first_ms") / BLOCK_MS + 1) * BLOCK_MS),
+                name="reading_block_within_half_day",
             ),
         ]
         indexes = [models.Index(fields=["document"], name="reading_block_document")]

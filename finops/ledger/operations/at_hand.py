@@ -45,7 +45,8 @@ SELECT wanted.id
 FROM unnest(%s::bigint[], %s::timestamptz[]) AS wanted(id, hour)
 WHERE EXISTS (
     SELECT 1 FROM ledger_readingblock block
-    WHERE block.series_id = wanted.id AND block.hour >= wanted.hour
+    WHERE block.series_id = wanted.id AND block.hour >= date_bin('12 hours', wanted.hour, 'epoch')
+      AND block.last_ms >= (extract(epoch FROM wanted.hour) * 1000)::bigint
       AND block.document_id <> ALL(%s)
 )
 """

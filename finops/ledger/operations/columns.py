@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from finops.core.period import instant_of
 from finops.ledger.models import ReadingBlock, Series
-from finops.sources.samples import unpack
+from finops.sources.sample_columns import MAX_INSTANT_MS
+from finops.sources.samples import unpack_between
 
 Columns = tuple[list[int], list[float]]
 
@@ -15,14 +15,20 @@ def read_columns(series: Series, from_ms: int) -> dict[str, Columns]:
     """A series' readings from an instant on, by replica, in time order, each reading once."""
     pieces: dict[str, list[tuple[list[int], list[float]]]] = {}
     blocks = (
-        ReadingBlock.objects.filter(series=series, hour__gte=instant_of(from_ms))
+        ReadingBlock.objects.filter(series=series)
+        .touching(from_ms)
         .order_by("hour", "first_ms", "pk")
         .values_list("replica", "payload")
     )
     for replica, payload in blocks.iterator(chunk_size=2000):
-        times, values = unpack(bytes(payload))
-        pieces.setdefault(replica, []).append((times.tolist(), values.tolist()))
+        pieces.setdefault(replica, []).append(columns_since(bytes(payload), from_ms))
     return {replica: joined(parts) for replica, parts in pieces.items()}
+
+
+def columns_since(block: bytes, from_ms: int) -> Columns:
+    """The readings of a block from an instant on."""
+    times, values = unpack_between(block, from_ms, MAX_INSTANT_MS)
+    return times.tolist(), values.tolist()
 
 
 def joined(parts: Sequence[Columns]) -> Columns:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from django.db.models import Sum
 
-from finops.core.period import Period, hour_of, milliseconds
+from finops.core.period import Period, milliseconds
 from finops.ledger.models import Document, Fetch, FetchedPart, QuietHour, ReadingBlock, Source
 from finops.ledger.operations.locks import lock, lock_shared
 from finops.ledger.quiet import Quiet
@@ -85,13 +85,8 @@ def note_fetch(
 
 def _is_read(source: Source, period: Period) -> bool:
     """Whether the ledger holds readings of the source in an hour, or a part of one."""
-    blocks = ReadingBlock.objects.filter(
-        series__target__source=source,
-        hour=hour_of(period.start),
-        first_ms__lt=milliseconds(period.end),
-        last_ms__gte=milliseconds(period.start),
-    )
-    return blocks.exists()
+    blocks = ReadingBlock.objects.filter(series__target__source=source)
+    return blocks.touching(milliseconds(period.start), milliseconds(period.end)).exists()
 
 
 def _note_quiet(fetch: Fetch, quiet: Sequence[Quiet]) -> None:

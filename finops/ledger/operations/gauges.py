@@ -74,7 +74,13 @@ class Gauges:
 
     def __init__(self, series: Iterable[Series], from_ms: int, *, and_before: bool = False) -> None:
         keys = [one.pk for one in series]
-        self._columns = _read(keys, max(0, from_ms), _before(keys, from_ms) if and_before else ())
+        from_ms = max(0, from_ms)
+        found = _read(keys, from_ms, _before(keys, from_ms) if and_before else ())
+        self._columns = {
+            key: cut
+            for key, columns in found.items()
+            if (cut := _since(columns, from_ms, and_before=and_before))
+        }
 
     @classmethod
     def of(cls, columns: dict[int, dict[str, Columns]]) -> Gauges:
@@ -105,21 +111,25 @@ class Gauges:
         return Gauge()
 
 
+# The last reading before an hour lies in a block that begins before it, in the half day of the last such
+# block; those that reach into the hour or beyond are found anyway.
 _BEFORE = """
 SELECT block.series_id, block.replica, block.payload
 FROM unnest(%s::bigint[]) AS key (id)
 CROSS JOIN LATERAL (
     SELECT max(hour) AS hour FROM ledger_readingblock WHERE series_id = key.id AND hour < %s
 ) last
-JOIN ledger_readingblock block ON block.series_id = key.id AND block.hour = last.hour
-ORDER BY block.series_id, block.replica, block.first_ms, block.id
+JOIN ledger_readingblock block ON block.series_id = key.id
+    AND block.hour >= date_bin('12 hours', last.hour, 'epoch') AND block.hour <= last.hour
+    AND block.last_ms >= (extract(epoch FROM last.hour) * 1000)::bigint AND block.last_ms < %s
+ORDER BY block.series_id, block.replica, block.hour, block.first_ms, block.id
 """
 
 
 def _before(keys: list[int], from_ms: int) -> list[tuple[int, str, bytes]]:
-    """The blocks of each series' last hour before an instant."""
+    """The blocks that hold each series' last hour before an instant and end before it."""
     with connections[ledger_name()].cursor() as cursor:
-        cursor.execute(_BEFORE, [numbers(keys), instant_of(max(0, from_ms))])
+        cursor.execute(_BEFORE, [numbers(keys), instant_of(from_ms), from_ms])
         return cursor.fetchall()
 
 
@@ -130,7 +140,8 @@ def _read(
     if not keys:
         return {}
     blocks = (
-        ReadingBlock.objects.filter(series__in=keys, hour__gte=instant_of(from_ms))
+        ReadingBlock.objects.filter(series__in=keys)
+        .touching(from_ms)
         .order_by("series_id", "replica", "hour", "first_ms", "pk")
         .values_list("series_id", "replica", "payload")
     )
@@ -143,6 +154,24 @@ def _read(
         series: {replica: joined(parts) for replica, parts in sorted(replicas.items())}
         for series, replicas in pieces.items()
     }
+
+
+def _since(columns: dict[str, Columns], from_ms: int, *, and_before: bool) -> dict[str, Columns]:
+    """A series' readings from an instant on, and of its last hour before that has any, by replica."""
+    if and_before:
+        before = [
+            int(times[low - 1])
+            for times, _ in columns.values()
+            if (low := int(times.searchsorted(from_ms)))
+        ]
+        from_ms = min(from_ms, max(before, default=from_ms) // HOUR_MS * HOUR_MS)
+    found = {}
+    for replica, (times, values) in columns.items():
+        if low := int(times.searchsorted(from_ms)):
+            times, values = times[low:], values[low:]
+        if len(times):
+            found[replica] = times, values
+    return found
 
 
 def is_same(times: Sequence[int], others: Sequence[int]) -> bool:

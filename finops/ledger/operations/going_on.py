@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark
-from finops.core.period import HOUR_MS, instant_of
+from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of
 
@@ -110,13 +110,13 @@ def _left(
     marks: MarksOf,
 ) -> Before | None:
     """How another series left its counter before an instant, if that is the one that goes on."""
-    hours = ReadingBlock.objects.filter(
-        series=other, hour__lte=instant_of(at_ms // HOUR_MS * HOUR_MS), first_ms__lt=at_ms
+    blocks = ReadingBlock.objects.filter(
+        series=other, hour__lte=instant_of(at_ms), first_ms__lt=at_ms
     )
-    hour = hours.order_by("-hour").values_list("hour", flat=True).first()
+    hour = blocks.order_by("-hour").values_list("hour", flat=True).first()
     if hour is None:
         return None
-    hour_ms = int(hour.timestamp()) * 1000
+    hour_ms = milliseconds(hour)
     until_ms = (at_ms // HOUR_MS + 1) * HOUR_MS
     last_ms, high = 0, 0
     told: set[Mark | None] = set()

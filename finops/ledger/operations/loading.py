@@ -12,9 +12,8 @@ from finops.core.counter import Carry
 from finops.core.period import instant_of
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.ledger.which import ledger_name
-from finops.sources.samples import unpack
 
-from .columns import Columns, joined
+from .columns import Columns, columns_since, joined
 
 # The last row before an hour, by its index: the cost of asking must not grow with history.
 _BEFORE = """
@@ -50,14 +49,14 @@ class Loaded:
 def _columns(ids: Sequence[int], from_ms: int) -> dict[int, dict[str, Columns]]:
     pieces: dict[int, dict[str, list[Columns]]] = {}
     blocks = (
-        ReadingBlock.objects.filter(series__in=ids, hour__gte=instant_of(from_ms))
+        ReadingBlock.objects.filter(series__in=ids)
+        .touching(from_ms)
         .order_by("series_id", "hour", "first_ms", "pk")
         .values_list("series_id", "replica", "payload")
     )
     for series_id, replica, payload in blocks.iterator(chunk_size=2000):
-        times, values = unpack(bytes(payload))
         parts = pieces.setdefault(series_id, {}).setdefault(replica, [])
-        parts.append((times.tolist(), values.tolist()))
+        parts.append(columns_since(bytes(payload), from_ms))
     return {
         series_id: {replica: joined(parts) for replica, parts in replicas.items()}
         for series_id, replicas in pieces.items()

@@ -23,7 +23,9 @@ from finops.sources.samples import unpack
 _FIRST = """
 SELECT wanted.id, block.payload
 FROM unnest(%s::bigint[], %s::timestamptz[]) AS wanted(id, hour)
-JOIN ledger_readingblock block ON block.series_id = wanted.id AND block.hour = wanted.hour
+JOIN ledger_readingblock block ON block.series_id = wanted.id
+    AND block.hour >= date_bin('12 hours', wanted.hour, 'epoch') AND block.hour <= wanted.hour
+    AND block.last_ms >= (extract(epoch FROM wanted.hour) * 1000)::bigint
 JOIN ledger_document document ON document.sha256 = block.document_id
 WHERE document.received_at <= %s
 """
@@ -33,7 +35,8 @@ FROM unnest(%s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[])
     AS wanted(id, target, since, until)
 JOIN ledger_series up ON up.target_id = wanted.target AND up.role = 'up'
 JOIN ledger_readingblock block ON block.series_id = up.id
-    AND block.hour >= wanted.since AND block.hour <= wanted.until
+    AND block.hour >= date_bin('12 hours', wanted.since, 'epoch') AND block.hour <= wanted.until
+    AND block.last_ms >= (extract(epoch FROM wanted.since) * 1000)::bigint
 JOIN ledger_document document ON document.sha256 = block.document_id
 WHERE document.received_at <= %s
 """

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from finops.core.facts import Notice
-from finops.core.period import Period
+from finops.core.period import Period, milliseconds
 from finops.core.series import Row
 from finops.core.wording import counted_text
 from finops.ledger.models import ReadingBlock, Series
@@ -190,9 +190,12 @@ def _several_answers(found: Sequence[Known]) -> Iterator[Notice]:
 
 def _re_exports(period: Period, as_of: datetime | None) -> Iterator[Notice]:
     """Routers that repeat their engines' figures under the engines' names; never counted."""
-    hours = {"hour__gte": period.start, "hour__lt": period.end}
     received = known_by(as_of, "document__received_at")
-    blocks = ReadingBlock.objects.filter(received, series__role="re_export", **hours).order_by()
+    blocks = (
+        ReadingBlock.objects.filter(received, series__role="re_export")
+        .touching(milliseconds(period.start), milliseconds(period.end))
+        .order_by()
+    )
     series = Series.objects.filter(pk__in=blocks.values("series_id").distinct())
     groups: dict[tuple[str, str], set[str]] = {}
     for one in series.select_related("target__source"):

@@ -10,10 +10,10 @@ from django.db.models import Q
 
 from finops.core.counter import Carry
 from finops.core.dark import Ups, dark_of_end
-from finops.core.period import HOUR_MS, instant_of, milliseconds
+from finops.core.period import HOUR_MS, milliseconds
 from finops.core.tokens import Dark
 from finops.ledger.models import ReadingBlock, Series, TokenHour
-from finops.sources.samples import unpack
+from finops.sources.samples import unpack, unpack_between
 
 from .sources import unfinished_windows
 
@@ -38,17 +38,21 @@ def source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int
     """Whether other targets of the source have readings in a span, its edges left out."""
     if until_ms <= since_ms:
         return False
-    blocks = ReadingBlock.objects.filter(
-        series__target__source=series.target.source_id,
-        hour__gte=instant_of(since_ms // HOUR_MS * HOUR_MS),
-        hour__lte=instant_of(until_ms),
-        last_ms__gt=since_ms,
-        first_ms__lt=until_ms,
-        document__received_at__lte=as_of,
-    ).exclude(series__target=series.target_id)
+    blocks = (
+        ReadingBlock.objects.filter(
+            series__target__source=series.target.source_id, document__received_at__lte=as_of
+        )
+        .touching(since_ms + 1, until_ms)
+        .exclude(series__target=series.target_id)
+    )
     for _, start, end in unfinished_windows(as_of, series.target.source_id):
         blocks = blocks.exclude(last_ms__gte=milliseconds(start), first_ms__lt=milliseconds(end))
     if blocks.filter(Q(first_ms__gt=since_ms) | Q(last_ms__lt=until_ms)).exists():
+        return True
+    whole_ms = (since_ms // HOUR_MS + 1) * HOUR_MS  # the first hour that begins in the span
+    if (
+        whole_ms + HOUR_MS <= until_ms and blocks.exists()
+    ):  # each block has readings in each of its hours
         return True
     around = blocks.filter(series__role__in=("up", "prompt")).values_list("payload", flat=True)
     times = (unpack(bytes(payload))[0] for payload in around.iterator())
@@ -57,16 +61,14 @@ def source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int
 
 def _ups_after(series: Series, last_ms: int, as_of: datetime) -> Ups:
     """The target's `up` readings in the hours around a series' last reading."""
+    hour_ms = last_ms // HOUR_MS * HOUR_MS
+    until_ms = hour_ms + 2 * HOUR_MS
     blocks = ReadingBlock.objects.filter(
-        series__target=series.target_id,
-        series__role="up",
-        hour__gte=instant_of(last_ms // HOUR_MS * HOUR_MS),
-        hour__lte=instant_of(last_ms + HOUR_MS),
-        document__received_at__lte=as_of,
-    ).values_list("payload", flat=True)
+        series__target=series.target_id, series__role="up", document__received_at__lte=as_of
+    ).touching(hour_ms, until_ms)
     readings: list[tuple[int, int]] = []
-    for payload in blocks:
-        times, values = unpack(bytes(payload))
+    for payload in blocks.values_list("payload", flat=True):
+        times, values = unpack_between(bytes(payload), hour_ms, until_ms)
         readings.extend(zip(times, map(int, values), strict=True))
     readings.sort()
     return Ups([t for t, _ in readings], [v for _, v in readings])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from finops.core.counter import Carry
 from finops.core.matching import parse_matchers
-from finops.core.period import HOUR, Period, instant_of, rfc3339
+from finops.core.period import HOUR, HOUR_MS, Period, instant_of, milliseconds, rfc3339
 from finops.core.tokens import SeriesPeriod
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.sources.engines import mark_of
-from finops.sources.samples import unpack
+from finops.sources.samples import unpack_between
 
 from .export_readings import carry_of
 from .tokens import series_in
@@ -118,8 +118,7 @@ def _reasons(part: SeriesPeriod) -> Iterator[str]:
 def explain_gauge(series: Series, hour: datetime) -> dict[str, Any]:
     """The readings of a gauge in an hour, each with the document it stands in. Raises Unknown."""
     found: dict[tuple[int, str], dict[str, Any]] = {}
-    for block in ReadingBlock.objects.filter(series=series, hour=hour).order_by("pk"):
-        times, values = unpack(bytes(block.payload))
+    for block, times, values in _blocks(series, hour):
         for time_ms, value in zip(times, values, strict=True):
             reading = {"at": rfc3339(instant_of(time_ms)), "value": value,
                        "replica": block.replica or None, "document": block.document_id}  # fmt: skip
@@ -128,6 +127,15 @@ def explain_gauge(series: Series, hour: datetime) -> dict[str, Any]:
         raise Unknown(f"{series} has no readings in the hour from {rfc3339(hour)}")
     readings = [found[key] for key in sorted(found)]
     return {"series": str(series), "hour": hour, "readings": readings}
+
+
+def _blocks(
+    series: Series, hour: datetime
+) -> Iterator[tuple[ReadingBlock, Sequence[int], Sequence[float]]]:
+    """The blocks that hold readings of an hour, each with the times and values of it."""
+    span = milliseconds(hour), milliseconds(hour) + HOUR_MS
+    for block in ReadingBlock.objects.filter(series=series).touching(*span).order_by("pk"):
+        yield block, *unpack_between(bytes(block.payload), *span)
 
 
 def _before(series: Series, hour: datetime) -> Carry:
@@ -142,9 +150,7 @@ def _before(series: Series, hour: datetime) -> Carry:
 def _readings(series: Series, hour: datetime) -> list[dict[str, Any]]:
     """Every reading of the hour once, with each document it stands in first."""
     found: dict[tuple[int, str, int], dict[str, Any]] = {}
-    blocks = ReadingBlock.objects.filter(series=series, hour=hour).order_by("pk")
-    for block in blocks:
-        times, values = unpack(bytes(block.payload))
+    for block, times, values in _blocks(series, hour):
         for time_ms, value in zip(times, values, strict=True):
             found.setdefault(
                 (time_ms, block.replica, int(value)),
@@ -166,8 +172,7 @@ def _marked(series: Series, hour: datetime, readings: list[dict[str, Any]]) -> N
     own = {"metric": name, "labels_digest": series.labels_digest, "role": "created"}
     for filters in ({"role": "process_start"}, own):
         for one in Series.objects.filter(target=series.target_id, **filters):
-            for block in ReadingBlock.objects.filter(series=one, hour=hour):
-                times, values = unpack(bytes(block.payload))
+            for _, times, values in _blocks(one, hour):
                 at = dict(zip(times, values, strict=True))
                 for reading in readings:
                     if reading["at_ms"] in at:

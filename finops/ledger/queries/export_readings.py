@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from finops.core.counter import Carry, Counter, Mark
-from finops.core.period import Period, instant_of, rfc3339
+from finops.core.period import HOUR_MS, Period, instant_of, milliseconds, rfc3339
 from finops.core.series import Row
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.sources.engines import mark_of
-from finops.sources.samples import unpack
+from finops.sources.samples import unpack_between
 
 from .export_table import Table, table
 from .token_rows import Known
@@ -128,10 +128,11 @@ def _marks(series: Series, hour: datetime, as_of: datetime) -> dict[tuple[str, i
 def _samples(
     series: Series, hour: datetime, as_of: datetime
 ) -> Iterator[tuple[str, str, int, float]]:
-    blocks = ReadingBlock.objects.filter(
-        series=series, hour=hour, document__received_at__lte=as_of
-    ).order_by("document_id", "part")
-    for block in blocks:
-        times, values = unpack(bytes(block.payload))
+    span = milliseconds(hour), milliseconds(hour) + HOUR_MS
+    blocks = ReadingBlock.objects.filter(series=series, document__received_at__lte=as_of).touching(
+        *span
+    )
+    for block in blocks.order_by("document_id", "hour", "part"):
+        times, values = unpack_between(bytes(block.payload), *span)
         for at, value in zip(times, values, strict=True):
             yield block.replica, block.document_id, at, value

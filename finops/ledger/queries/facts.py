@@ -299,11 +299,11 @@ def _invoices(period: Period, as_of: datetime | None) -> tuple[InvoiceSum, ...]:
 def _documents(reading: Reading) -> tuple[DocumentFacts, ...]:
     """Every document behind the period's charges, readings and usage records."""
     period = reading.period
-    blocks = ReadingBlock.objects.filter(
-        known_by(reading.as_of, "document__received_at"),
-        hour__gte=period.start,
-        hour__lt=period.end,
-    ).order_by()
+    blocks = (
+        ReadingBlock.objects.filter(known_by(reading.as_of, "document__received_at"))
+        .touching(milliseconds(period.start), milliseconds(period.end))
+        .order_by()
+    )
     usage = {row.document_id for row in reading.ledger.usage}
     papers = reading.whole.documents | reading.whole.conversions.documents()
     mine = Q(pk__in=papers | usage) | Q(pk__in=blocks.values("document_id").distinct())

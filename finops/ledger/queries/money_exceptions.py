@@ -9,7 +9,7 @@ from decimal import Decimal
 from django.db.models import Exists, F, OuterRef, Q, Sum
 
 from finops.core.money import EXACT, plain
-from finops.core.period import Period, rfc3339
+from finops.core.period import Period, milliseconds, rfc3339
 from finops.ledger.models import (
     Charge,
     Document,
@@ -158,9 +158,11 @@ def _rejected(period: Period, as_of: datetime | None = None) -> Iterator[MoneyEx
         charge_start__lt=period.end,
         charge_end__gte=period.start,
     )
-    hours = {"hour__gte": period.start - timedelta(hours=1), "hour__lt": period.end}
-    blocks = ReadingBlock.objects.filter(document=OuterRef("pk"), **hours)
-    usage = UsageHour.objects.filter(document=OuterRef("pk"), **hours)
+    start = period.start - timedelta(hours=1)
+    blocks = ReadingBlock.objects.filter(document=OuterRef("pk")).touching(
+        milliseconds(start), milliseconds(period.end)
+    )
+    usage = UsageHour.objects.filter(document=OuterRef("pk"), hour__gte=start, hour__lt=period.end)
     nothing = Q(
         charges=0, readings=0, received_at__gte=period.start, received_at__lt=period.end
     ) & ~Exists(UsageHour.objects.filter(document=OuterRef("pk")))

@@ -44,9 +44,15 @@ CROSS JOIN LATERAL (
     WHERE series_id = series.id AND received_at <= %s ORDER BY hour LIMIT 1
 ) first
 CROSS JOIN LATERAL (
-    SELECT last_ms FROM ledger_readingblock
+    SELECT hour FROM ledger_readingblock
     JOIN ledger_document document ON document.sha256 = document_id
     WHERE series_id = series.id AND received_at <= %s ORDER BY hour DESC LIMIT 1
+) newest
+CROSS JOIN LATERAL (
+    SELECT max(last_ms) AS last_ms FROM ledger_readingblock
+    JOIN ledger_document document ON document.sha256 = document_id
+    WHERE series_id = series.id AND received_at <= %s
+      AND hour >= date_bin('12 hours', newest.hour, 'epoch')
 ) last
 GROUP BY source.name
 """
@@ -57,7 +63,7 @@ def source_spans(period: Period, as_of: datetime | None = None) -> dict[str, Spa
     end; what lies after it is not told, so that a week reads the same later on."""
     with connections[ledger_name()].cursor() as cursor:
         until = as_of or LAST_INSTANT
-        cursor.execute(_READINGS, [until, until])
+        cursor.execute(_READINGS, [until] * 3)
         found = {
             name: Span(instant_of(first), instant_of(last))
             for name, first, last in cursor.fetchall()

@@ -165,13 +165,22 @@ SELECT target.source_id, max(block.last_ms)
 FROM ledger_target target
 JOIN ledger_series series ON series.target_id = target.id
 CROSS JOIN LATERAL (
-    SELECT last_ms FROM ledger_readingblock
+    SELECT hour FROM ledger_readingblock
     JOIN ledger_document document ON document.sha256 = document_id
     WHERE series_id = series.id AND received_at <= %(as_of)s AND NOT EXISTS (
         SELECT 1 FROM unfinished
         WHERE source_id = target.source_id AND last_ms >= start_ms AND first_ms < end_ms
     )
-    ORDER BY hour DESC, last_ms DESC LIMIT 1
+    ORDER BY hour DESC LIMIT 1
+) newest
+CROSS JOIN LATERAL (
+    SELECT max(last_ms) AS last_ms FROM ledger_readingblock
+    JOIN ledger_document document ON document.sha256 = document_id
+    WHERE series_id = series.id AND hour >= date_bin('12 hours', newest.hour, 'epoch')
+      AND received_at <= %(as_of)s AND NOT EXISTS (
+        SELECT 1 FROM unfinished
+        WHERE source_id = target.source_id AND last_ms >= start_ms AND first_ms < end_ms
+    )
 ) block
 WHERE %(source)s::bigint IS NULL OR target.source_id = %(source)s
 GROUP BY target.source_id

@@ -11,11 +11,11 @@ from datetime import datetime
 from itertools import pairwise
 
 from finops.core.facts import Notice
-from finops.core.period import instant_of
+from finops.core.period import HOUR_MS
 from finops.core.series import Row
 from finops.core.steps import lower_median
 from finops.ledger.models import ReadingBlock, Series
-from finops.sources.samples import unpack
+from finops.sources.samples import unpack_between
 
 from .as_of import known_by
 from .token_rows import Known
@@ -46,12 +46,11 @@ def _readings(
     series: Series, row: Row, as_of: datetime | None
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Times and values of each replica in an hour, each reading once."""
-    blocks = ReadingBlock.objects.filter(
-        known_by(as_of, "document__received_at"), series=series, hour=instant_of(row.hour_ms)
-    )
+    span = row.hour_ms, row.hour_ms + HOUR_MS
+    known = ReadingBlock.objects.filter(known_by(as_of, "document__received_at"), series=series)
     found: dict[str, dict[int, int]] = {}
-    for block in blocks:
-        times, values = unpack(bytes(block.payload))
+    for block in known.touching(*span):
+        times, values = unpack_between(bytes(block.payload), *span)
         mine = found.setdefault(block.replica, {})
         for at, value in zip(times, values, strict=True):
             mine[at] = max(int(value), mine.get(at, 0))
