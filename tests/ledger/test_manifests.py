@@ -160,7 +160,12 @@ def test_an_export_that_was_made_earlier_does_not_replace_a_later_one(tmp_path: 
     [
         ({"blobCount": 2}, "says 2 files and names 1"),
         ({"blobs": [{"blobName": "part_0_0001.csv", "byteCount": 5}]}, "says 5 bytes"),
-        ({"blobs": [{"blobName": "part_0_0001.csv", "dataRowCount": 9}]}, "says 9 rows, 1 are"),
+        ({"dataRowCount": 99}, "says 99 rows, those of its files are 1"),
+        ({"byteCount": "many", "blobCount": "one"}, "blobCount is no whole number: 'one'"),
+        (
+            {"dataRowCount": 9, "blobs": [{"blobName": "part_0_0001.csv", "dataRowCount": 9}]},
+            "says 9 rows, 1 are",
+        ),
         ({"blobs": "none"}, "blobs is not a list"),
     ],
 )

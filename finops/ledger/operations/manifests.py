@@ -240,9 +240,13 @@ def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
     made.first, made.last = _day(run.get("startDate")), _day(run.get("endDate"))
     names = (config.get("resourceId") or config.get("exportName"), config.get("type"))
     made.export = tuple(str(one) for one in (*names, run.get("startDate")) if one)
-    count = _whole(content.get("blobCount"))
+    count, total = _whole(content, "blobCount"), _whole(content, "dataRowCount")
+    rows = [_whole(blob, "dataRowCount") for blob in blobs]
+    of_files = sum(each or 0 for each in rows)
     if count is not None and count != len(blobs):
         made.problem = f"the manifest says {count} files and names {len(blobs)}"
+    elif None not in (total, *rows) and total != of_files:
+        made.problem = f"the manifest says {total} rows, those of its files are {of_files}"
     for blob in blobs:
         name = str(blob.get("blobName", ""))
         same = [one for one in governed if _tail(one, 1) == _tail(name, 1)]
@@ -250,16 +254,20 @@ def _azure(path: str, content: Mapping[str, Any], data: Sequence[str]) -> _Set:
             made.missing.append(name)
             continue
         made.named[same[0]] = Verdict(
-            rows=_whole(blob.get("dataRowCount")),
-            size_bytes=_whole(blob.get("byteCount")),
+            rows=_whole(blob, "dataRowCount"),
+            size_bytes=_whole(blob, "byteCount"),
             format=_VIEWS.get(str(config.get("type"))),
             exported_at=exported_at,
         )
     return made
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _whole(content: Mapping[str, Any], name: str) -> int | None:
+    """A count of the manifest, None where it has none; ValueError for what is no whole number."""
+    value = content.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ValueError(f"{name} is no whole number: {str(value)[:80]!r}")
+    return value
 
 
 def _day(value: object) -> str:
