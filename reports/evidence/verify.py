@@ -2706,7 +2706,7 @@ def odd(row, billed, effective, used):
         yield "effective-differs-from-billed", issuer, effective - billed, "lines effective billed"
     if usage and billed is None and effective is None:
         yield "usage-without-price", issuer, None, "lines"
-    if row["currency"] == "XXX":
+    if row["currency"] == "XXX" and (billed, effective) != (None, None):
         yield "currency-unknown", issuer, effective, "lines"
     if row["gpu_model"] == "unrecognised":
         yield "unrecognised-gpu", issuer, effective, "lines"

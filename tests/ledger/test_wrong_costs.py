@@ -16,6 +16,7 @@ from finops.ledger.queries.money_totals import money_total
 from finops.ledger.queries.snapshots import with_verdict
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import ROW, focus_file, hours
+from tests.ledger.test_formats import coreweave
 from tests.ledger.test_invoice_details import DETAIL, table
 from tests.sources.reading import as_csv
 from tests.sources.test_aws_cur import ROW as AWS
@@ -222,6 +223,12 @@ def test_amounts_of_no_currency_are_told(tmp_path: Path) -> None:
     (found,) = [one for one in money_exceptions(OCTOBER) if one.kind == "currency-unknown"]
     assert (found.subject, found.amount, found.currency) == ("Cloud Ltd", 1, "XXX")
     ingested(focus_file(tmp_path / "b.csv", {}, {"ResourceId": "i-2"}))
+    assert "currency-unknown" not in kinds()
+
+
+def test_usage_that_nobody_prices_has_no_amounts_to_be_of_a_currency(tmp_path: Path) -> None:
+    ingested(coreweave(tmp_path / "usage.csv", "8"))
+    assert "usage-without-price" in kinds()
     assert "currency-unknown" not in kinds()
 
 

@@ -65,6 +65,7 @@ def _without_currency(period: Period, as_of: datetime | None = None) -> Iterator
     rows = (
         in_period(period, as_of=as_of)
         .filter(currency=NO_CURRENCY)
+        .exclude(billed_cost__isnull=True, effective_cost__isnull=True)
         .order_by()
         .values_list("snapshot__issuer")
         .annotate(lines=Sum("line_count"), effective=Sum("effective_cost"))
