@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from finops.core.period import rfc3339
+from finops.sources.engines import NEVER_COUNTED
 
 from .access import PRODUCTS, FetchFailed, shown
 from .fetch import Door
@@ -75,6 +76,7 @@ def probe(door: Door, at: datetime) -> dict[str, Any]:
         "hints": [
             *_HINTS.get(product or "", ()),
             *_deduplicated(flags),
+            *_never_counted(door, at),
             *([f"its clock differs by {skew} s from ours"] if _is_skewed(skew) else []),
         ],
     }
@@ -178,6 +180,16 @@ def _ha_labels(door: Door, at: datetime) -> dict[str, list[str]]:
             if isinstance(values, list) and values:
                 found[label] = [shown(str(value)) for value in values[:MOST_VALUES]]
     return found
+
+
+def _never_counted(door: Door, at: datetime) -> list[str]:
+    """Why metrics of the last day that look like counts of tokens give none. They are never asked for, so
+    that an engine which has only these would not be told of anywhere."""
+    names = "|".join(NEVER_COUNTED)
+    span = {"start": str((at - _PLAIN_DAY).timestamp()), "end": str(at.timestamp())}
+    asked = span | {"match[]": f'{{__name__=~"{names}"}}'}
+    known = _data(door, "/api/v1/label/__name__/values", asked)
+    return [f"{name}: {why}" for name, why in NEVER_COUNTED.items() if name in known]
 
 
 def _deduplicated(flags: dict[str, str]) -> list[str]:

@@ -195,6 +195,17 @@ def test_prometheus_says_what_it_is(tmp_path: Path) -> None:
     assert told["hints"] == []
 
 
+@pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus here")
+def test_an_engine_whose_gauges_give_no_total_is_told(tmp_path: Path) -> None:
+    """Triton's tokens of one iteration are never asked for: the look at the store says that they are there."""
+    metric = {"__name__": "nv_trt_llm_v1_metrics", "job": "triton", "instance": "t:8002"}
+    rows = [{"metric": metric, "values": [[AFTER.timestamp() - 60, "12"]]}]
+    with prometheus(tmp_path, from_samples(tmp_path, rows)) as url, Door(Access(url)) as door:
+        (hint,) = probe(door, AFTER)["hints"]
+        assert hint.startswith("nv_trt_llm_v1_metrics: ") and "no total can be made" in hint
+        assert probe(door, AFTER - timedelta(days=2))["hints"] == []
+
+
 def test_a_source_keeps_what_its_store_said(store: Store) -> None:
     source = add_source("prom", store.url, by="ada", at=AFTER)
     collect_source(source, by="ada", at=AFTER)
