@@ -118,3 +118,29 @@ def test_a_proposal_is_made_with_one_press(tmp_path: Path) -> None:
     assert told == {"m": booked(600), "m-dev": booked(200)}
     with pytest.raises(NotAccepted, match="nothing is proposed"):
         adopt(prod["matchers"], by="Ada", at=AT)
+
+
+def test_one_model_on_two_stacks_is_two_workloads(tmp_path: Path) -> None:
+    """A move from one stack to the other is what a saving is measured on: they may not be one."""
+    named = {"namespace": "prod", "model_name": "m"}
+    sglang = [
+        counter("sglang:prompt_tokens_total", each, job="sglang", instance="s:80", is_streaming=how, **named)
+        for each, how in ((40, "true"), (10, "false"))
+    ]  # fmt: skip
+    vllm = [
+        counter("vllm:prompt_tokens_total", 600, job="vllm", instance="a:8000", **named),
+        counter("ray_vllm_prompt_tokens_total", 7, job="ray", instance="r:80", **named),
+    ]
+    take_in(tmp_path, [*sglang, *vllm])
+
+    first, second = proposed_workloads(AT)
+    assert (first["stack"], first["series"], first["tokens"]) == ("vllm", 2, booked(607))
+    assert (second["stack"], second["series"], second["tokens"]) == ("sglang", 2, booked(50))
+    assert adopt(first["matchers"], by="Ada", at=AT).slug == "m"
+    (left,) = proposed_workloads(AT)
+    assert (left["stack"], left["tokens"]) == ("sglang", booked(50))
+    assert adopt(left["matchers"], by="Ada", at=AT).slug == "m-sglang"
+    told = {
+        place.target: one.prompt for place, one in TokenLedger(PERIOD).by(assign_series()).items()
+    }
+    assert told == {"m": booked(607), "m-sglang": booked(50)}

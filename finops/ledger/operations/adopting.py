@@ -16,7 +16,7 @@ def adopt(matchers: str, *, by: str, at: datetime) -> Workload:
     """The workload of the proposal with these matchers, made if there is none like it, and its rule.
 
     A workload of the same name, model, stack and namespace is taken as it is; where the name means
-    another one, the namespace is added to it. NotAccepted where nothing is proposed so (any more).
+    another one, the namespace is added to it, or the stack where that is what differs. NotAccepted where nothing is proposed so (any more).
     """
     found = next((one for one in proposed_workloads(at) if one["matchers"] == matchers), None)
     if found is None:
@@ -25,7 +25,8 @@ def adopt(matchers: str, *, by: str, at: datetime) -> Workload:
     with atomic():
         workload = Workload.objects.filter(slug=found["slug"]).first()
         if workload is not None and any(getattr(workload, k) != v for k, v in same.items()):
-            slug = "-".join(filter(None, (found["slug"], found["namespace"] or found["stack"])))
+            is_elsewhere = found["namespace"] and workload.namespace != found["namespace"]
+            slug = f"{found['slug']}-{found['namespace'] if is_elsewhere else found['stack']}"
             workload = Workload.objects.filter(slug=slug, **same).first()
             found["slug"] = slug
         if workload is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
 from finops.core.allocation import UNASSIGNED
 from finops.ledger.models import Series, TokenHour
-from finops.sources.engines import role_of
+from finops.sources.engines import ROLES, role_of
 
 from .allocation import assign_series
 from .source_hours import COUNTED
 
 LOOKED_BACK = timedelta(days=7)
+_BEGINNING = re.compile(r"[^:_]+[:_]?")
 MODEL_LABELS = ("model_name", "model", "gen_ai_request_model")
 
 
@@ -28,14 +30,24 @@ def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
         "series_id", "hour", "tokens"
     ):
         tokens[pk], last[pk] = tokens.get(pk, 0) + count, hour
-    assign, found = assign_series(), dict[str, dict[str, Any]]()
+    assign, found = assign_series(), dict[tuple[str, str], dict[str, Any]]()
     for one in Series.objects.filter(pk__in=tokens).select_related("target__source").order_by("pk"):
         if assign(one.rule_labels, last[one.pk]).kind == UNASSIGNED:
             row = _proposal(one)
-            known = found.setdefault(row["matchers"], row)
+            known = found.setdefault((row["matchers"], row["stack"]), row)
             known["series"] += 1
             known["tokens"] += tokens[one.pk]
-    return sorted(found.values(), key=lambda row: (-row["tokens"], row["slug"]))
+    stacks = Counter(matchers for matchers, _ in found)
+    for row in found.values():
+        if stacks[row["matchers"]] > 1:  # one model on two stacks is two workloads (method §4)
+            row["matchers"] += f',__name__=~"{_names_of(row["stack"])}"'
+    return sorted(found.values(), key=lambda row: (-row["tokens"], row["slug"], row["stack"]))
+
+
+def _names_of(engine: str) -> str:
+    """A pattern of the names of an engine's metrics: they begin alike, as `vllm:` or `ray_`."""
+    names = (name for name, role in ROLES.items() if role.engine == engine)
+    return "|".join(sorted({f"{_BEGINNING.match(name)[0]}.*" for name in names}))  # type: ignore[index]
 
 
 def _proposal(series: Series) -> dict[str, Any]:
