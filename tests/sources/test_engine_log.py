@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finops.core.engine_start import GIB
@@ -321,6 +321,7 @@ HOSTILE = st.one_of(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_number_in_a_line_makes_reading_fail(data):
     """Every form of a line with numbers that no engine prints: read or left out, never an error."""
