@@ -149,13 +149,15 @@ def _spread(
 def _count(
     row: CacheHourRow, pool: Pool, time_ms: int, held_ms: int, value: float, stale: bool
 ) -> None:
+    if not 0 <= value <= 1:
+        return  # no share of a pool: as if it had not been read
     if stale:
         row.stale_ms += held_ms
         return
     row.observed_ms += held_ms
-    level = str(min(LEVELS, max(0, int(value * LEVELS))))
+    level = str(int(value * LEVELS))
     row.levels_ms[level] = row.levels_ms.get(level, 0) + held_ms
-    if pool.blocks is None or not 0 <= value <= 1:
+    if pool.blocks is None:
         return
     # vLLM keeps one null block; the share times the others is a whole number of blocks.
     blocks = round(value * (pool.blocks - pool.null_blocks))

@@ -58,16 +58,19 @@ def _hours(engines: Sequence[Engine], usual: Sequence[Usual]) -> Iterator[tuple[
     values = np.array([engine.usage.values for engine in engines], dtype=np.float64)
     pieces = Pieces.cut(times, held_ends_of_rows(times, usual_of_rows(times, usual)))
     pools, which = _pools_at(engines, times)
-    stale = _stale(engines, times, values).ravel()[pieces.of]
     value, pool = values.ravel()[pieces.of], which.ravel()[pieces.of]
-    levels = _levels(pieces, value, stale)
+    # What is no share of a pool counts as if it had not been read.
+    is_share = (value >= 0) & (value <= 1)
+    stale = is_share & _stale(engines, times, values).ravel()[pieces.of]
+    counts = is_share & ~stale
+    levels = _levels(pieces, value, counts)
     columns = zip(
         pieces.rows.tolist(),
         pieces.hours_ms.tolist(),
         pool[pieces.last].tolist(),
-        pieces.sums(np.where(stale, 0, pieces.held)),
+        pieces.sums(np.where(counts, pieces.held, 0)),
         pieces.sums(np.where(stale, pieces.held, 0)),
-        *_blocks(pieces, value, stale, pools, pool),
+        *_blocks(pieces, value, counts, pools, pool),
         _highest([engine.running for engine in engines], times, pieces),
         _highest([engine.waiting for engine in engines], times, pieces),
         levels,
@@ -130,13 +133,13 @@ def _moved_before(engine: Engine, times: Column) -> Column:
     return np.where(at >= 0, moved[at] if len(moved) else 0, times[0])
 
 
-def _levels(pieces: Pieces, value: Column, stale: Column) -> list[dict[str, int]]:
+def _levels(pieces: Pieces, value: Column, counts: Column) -> list[dict[str, int]]:
     """How long each hour stood at each level, ms."""
-    seen = np.flatnonzero(~stale)
+    seen = np.flatnonzero(counts)
     found: list[dict[str, int]] = [{} for _ in pieces.first]
     if not len(seen):
         return found
-    level = np.clip(np.trunc(value[seen] * LEVELS), 0, LEVELS).astype(np.int64)
+    level = np.trunc(value[seen] * LEVELS).astype(np.int64)
     codes = pieces.number()[seen] * (LEVELS + 1) + level
     there = np.flatnonzero(np.bincount(codes))
     # Milliseconds of an hour: doubles hold their sums exactly.
@@ -150,12 +153,12 @@ def _levels(pieces: Pieces, value: Column, stale: Column) -> list[dict[str, int]
 
 
 def _blocks(
-    pieces: Pieces, value: Column, stale: Column, pools: Sequence[Pool], pool: Column
+    pieces: Pieces, value: Column, counts: Column, pools: Sequence[Pool], pool: Column
 ) -> tuple[list[int | None], list[int | None], list[int | None]]:
     """Active block-milliseconds, highest blocks and when, of each hour; None without any known."""
     has_blocks = np.array([one.blocks is not None for one in pools])
     lent = np.array([0 if one.blocks is None else one.blocks - one.null_blocks for one in pools])
-    known = ~stale & has_blocks[pool] & (value >= 0) & (value <= 1)
+    known = counts & has_blocks[pool]
     blocks = np.where(known, np.rint(np.where(known, value, 0) * lent[pool]), -1).astype(np.int64)
     is_told = [count > 0 for count in pieces.counts(known)]
     highest = pieces.highest(blocks)

@@ -17,7 +17,7 @@ from finops.sources.engines import role_of
 
 from .at_hand import AtHand
 from .engine_gauges import pools_by_gauges
-from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding, is_same
+from .gauges import LOOK_BACK_MS, Column, Gauges, Span, from_holding, is_same, joined
 from .memory_rows import post_caches
 from .roles import CACHE_ROLES
 
@@ -44,7 +44,8 @@ def derive_caches(wanted: Sequence[Sequence[Series]], from_ms: int, *, at: datet
     if not usages:
         return
     span = Span.around(from_ms)
-    own = Gauges([usage for usage, _ in usages], span.read_ms, and_before=True)
+    told = [one for usage, series in usages for one in _told_by(usage, series)]
+    own = Gauges(told, span.read_ms, and_before=True)
     since = min((span.since(own.first(usage)[0]) for usage, _ in usages), default=from_ms)
     beside = [one for _, series in usages for one in series if one.role in CACHE_ROLES]
     gauges = own.joined_by(Gauges(beside, since - LOOK_BACK_MS, and_before=True))
@@ -59,7 +60,8 @@ def derive_caches_at_hand(
     """The same, from an hour on, of targets whose readings are at hand."""
     usages = [(usage, series) for series in wanted for usage in _usage_series(series)]
     beside = [one for _, series in usages for one in series if one.role in CACHE_ROLES]
-    gauges = at_hand.gauges([*(usage for usage, _ in usages), *beside], since - LOOK_BACK_MS)
+    told = [one for usage, series in usages for one in _told_by(usage, series)]
+    gauges = at_hand.gauges([*told, *beside], since - LOOK_BACK_MS)
     engines = [
         _late(_engine(usage, series, gauges), since, at_hand.first_ms(usage))
         for usage, series in usages
@@ -115,6 +117,27 @@ def _usage_series(series: Sequence[Series]) -> list[Series]:
     return [one for _, one in best.values()]
 
 
+def _told_by(usage: Series, series: Sequence[Series]) -> list[Series]:
+    """The series that tell an engine's use: one, or one of each process of a front end of several,
+    told apart by `pid` alone (vLLM to 0.11.0)."""
+    if "pid" not in usage.labels:
+        return [usage]
+    mine = _without_pid(usage)
+    return [one for one in series if one.role == "kv_usage" and _without_pid(one) == mine]
+
+
+def _without_pid(series: Series) -> tuple[str, dict[str, str]]:
+    return series.metric, {name: value for name, value in series.labels.items() if name != "pid"}
+
+
+def _usage(usage: Series, series: Sequence[Series], gauges: Gauges) -> Gauge:
+    """The readings of an engine's use. Of several processes one has the engine's figures and the
+    others stand at 0: the highest counts."""
+    parts = [gauges.first(one) for one in _told_by(usage, series)]
+    told = [part for part in parts if len(part[0])]
+    return Gauge(*joined(told)) if told else Gauge()  # type: ignore[arg-type]
+
+
 def _ranks(series: Series) -> list[int]:
     texts = (series.labels.get(name, "") for name in RANKS)
     return [whole_or_none(text) or 0 for text in texts]
@@ -129,7 +152,7 @@ def _engine(usage: Series, series: Sequence[Series], gauges: Gauges) -> Engine:
         if one.role in ("prompt", "generation") and one.engine in ("", usage.engine)
     ]
     return Engine(
-        usage=gauges.gauge([usage]),
+        usage=_usage(usage, series, gauges),
         running=gauges.gauge([one for one in of_engine if one.role == "running"]),
         waiting=gauges.gauge([one for one in of_engine if one.role == "waiting"]),
         moved_ms=_moves(counters, gauges),  # type: ignore[arg-type]
