@@ -132,7 +132,7 @@ def take_in(made: Made, at: datetime, progress: Progress) -> None:
         _ingest(paths, f"prometheus-{cluster}", at, progress)
     for cluster, path in made.gpus.items():
         _ingest([path], f"prometheus-{cluster}", at, progress)
-    _ingest(made.logs, "files", at, progress)
+    _ingest([*made.logs, *made.configs], "files", at, progress)
 
 
 def _ingest(paths: list[Path], source: str, at: datetime, progress: Progress) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from zoneinfo import ZoneInfo
 
-from finops.sample import devices, invoices, load, logs, metrics, usage
+from finops.sample import configs, devices, invoices, load, logs, metrics, usage
 from finops.sample.calendar import Calendar, calendar_before
 from finops.sample.fleet import CLUSTERS, gaps, services
 from finops.sample.invoices import Invoice
@@ -29,12 +29,13 @@ class Made:
     readings: dict[str, list[Path]] = field(default_factory=dict)
     gpus: dict[str, Path] = field(default_factory=dict)
     logs: list[Path] = field(default_factory=list)
+    configs: list[Path] = field(default_factory=list)
 
     def paths(self) -> list[Path]:
         """Every file."""
         readings = [path for paths in self.readings.values() for path in paths]
         issued = [invoice.path for invoice in self.invoices]
-        return [*issued, *self.gateway, *readings, *self.gpus.values(), *self.logs]
+        return [*issued, *self.gateway, *readings, *self.gpus.values(), *self.logs, *self.configs]
 
 
 def write_files(
@@ -53,6 +54,7 @@ def write_files(
     made = Made(calendar, truth, invoices.write(folder, calendar, _random(seed, "invoices"), truth))
     made.gateway = list(usage.write_weeks(folder, calendar, _random(seed, "gateway"), truth))
     made.logs = list(logs.write(folder, calendar))
+    made.configs = list(configs.write(folder, calendar))
     for cluster in CLUSTERS:
         scrapes = [
             load.scrape(service, target, calendar, gaps(calendar, cluster), _random(seed, target.pod), truth)

@@ -67,7 +67,7 @@ def test_a_week_is_complete_an_hour_after_its_end(at: str, newest: str) -> None:
 def test_every_file_is_recognised(made: Made) -> None:
     formats = {path.name: registry.detect(path, path.name) for path in made.paths()}
     assert set(formats.values()) == {
-        "focus", "usage-records", "prometheus-json", "engine-log",
+        "focus", "usage-records", "prometheus-json", "engine-log", "model-config",
     }  # fmt: skip
 
 
