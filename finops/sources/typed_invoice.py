@@ -270,3 +270,10 @@ def _check_days(start: date, end: date) -> None:
 def _check_year(field: str, day: date) -> None:
     if not 2000 <= day.year <= LAST_YEAR:
         raise NotUsable(field, f"give a year from 2000 to {LAST_YEAR}")
+
+
+def credited_by(content: bytes) -> str | None:
+    """The number of the invoice that a credit note credits, by the CSV made of it; None of other
+    entries, and of files that were not made by typing one in."""
+    lines = csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline=""))
+    return next((line.get(CREDITED) or None for line in lines), None)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from finops.core.period import month_of
 from finops.ledger.models import Document
 from finops.ledger.operations.documents import stored
+from finops.ledger.operations.typed_invoices import credited
 from finops.ledger.queries.invoices import InvoiceRow, months_known
 from finops.ledger.queries.tieout import KINDS, InvoiceDetail, invoice_details, two_views
 from reports.forms_data import IssuedAmountForm
@@ -105,6 +106,7 @@ def _shown(one: InvoiceDetail) -> dict[str, Any]:
         "kinds": [(kind, one.kinds[kind], one.counts[kind]) for kind in KINDS if kind in one.kinds],
         "entered": one.entered,
         "typed_in": one.typed_in,
+        "credits": credited(one.typed_in),
         "result": _result(one.row),
     }
 

@@ -89,13 +89,14 @@ def test_a_credit_note_is_below_zero_and_says_what_it_credits(tmp_path: Path) ->
     told = enter(tmp_path, NOTE)
     (row,) = told["invoice_details"]
     assert (row["issued"], row["billed"], Decimal(row["difference"])) == ("-16.50", "-16.50", 0)
-    assert (row["corrections"], row["within"]) == ("-16.50", True)
+    assert (row["corrections"], row["within"], row["credits_invoice"]) == ("-16.50", True, "L-77")
     credit = next(one for one in counted() if one.invoice == "CN-5" and one.category == "Credit")
     assert credit.description == "Credit for L-77: On-demand"
     assert (credit.charge_class, credit.gpu_model) == ("Correction", None)
     # As incurred it lowers October, whose hours it credits; its invoice stands in November.
     october, november = (command("tieout", "--period", month) for month in ("2026-10", "2026-11"))
     assert [one["issued"] for one in october["invoice_details"]] == ["1320.005"]
+    assert [one["credits_invoice"] for one in october["invoice_details"]] == [None]
     assert november["ok"] and october["ok"]
     whole = command("totals", "--from", "2026-10-01T00:00:00Z", "--to", "2026-11-01T00:00:00Z")
     assert Decimal(whole["money"]["USD"]["billed"]) == Decimal("1320.005") - Decimal("16.5")
@@ -211,7 +212,9 @@ def test_a_credit_note_can_be_typed_in_on_the_page(admin: Client) -> None:
     blank = {"gpu_model": "", "gpu_count": "", "hours": ""}
     post(admin, invoice="CN-6", credits="L-77", amount="-10", tax="-1", **blank)
     (row,) = tie_out()
-    assert (row["issued"], row["billed"]) == ("-11", "-11")
+    assert (row["issued"], row["billed"], row["credits_invoice"]) == ("-11", "-11", "L-77")
+    page = html_of(admin.get(f"/invoices/{row['billing_period']}/"))
+    assert "credits invoice L-77" in page
     refused = post(admin, follow=False, invoice="CN-7", credits="L-77", **blank)
     assert "below zero" in str(refused.context["form"].errors["amount"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db.models import Sum
 
@@ -20,10 +21,10 @@ from finops.ledger.operations.locks import lock
 from finops.ledger.operations.manifests import Verdict
 from finops.ledger.operations.reaching import Scope
 from finops.ledger.queries.snapshots import with_verdict
-from finops.ledger.queries.tieout import TYPED_IN
+from finops.ledger.queries.tieout import TYPED_IN, InvoiceDetail
 from finops.ledger.which import atomic
 from finops.sources.records import Refused
-from finops.sources.typed_invoice import NotUsable, TypedInvoice
+from finops.sources.typed_invoice import NotUsable, TypedInvoice, credited_by
 
 
 def enter(invoice: TypedInvoice, paper: Document, *, by: str, at: datetime) -> Document:
@@ -54,6 +55,22 @@ def enter(invoice: TypedInvoice, paper: Document, *, by: str, at: datetime) -> D
             document=paper,
         )
     return document
+
+
+def credited(document: Document | None) -> str | None:
+    """The number of the invoice that a typed-in credit note credits; None for anything else, and
+    where its bytes are gone."""
+    if document is None or document.origin != TYPED_IN:
+        return None
+    try:
+        return credited_by(documents.stored(document.sha256).read_bytes())
+    except OSError:
+        return None
+
+
+def detail_json(detail: InvoiceDetail) -> dict[str, Any]:
+    """An invoice of the tie-out as commands print it, with the invoice that a credit note credits."""
+    return detail.as_json() | {"credits_invoice": credited(detail.typed_in)}
 
 
 def _scope(snapshot: Snapshot) -> Scope:

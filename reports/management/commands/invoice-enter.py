@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
+from finops.ledger.operations.typed_invoices import detail_json
 from finops.ledger.queries.documents import report
 from finops.ledger.queries.tieout import invoice_details
 from finops.sources.typed_invoice import NotUsable
@@ -55,4 +56,4 @@ class Command(Base):
         ]
         fine = all(one.row.within is not False for one in rows)
         told = {"document": report(document, document.name)}
-        return told | {"invoice_details": [one.as_json() for one in rows], "ok": fine}, fine
+        return told | {"invoice_details": [detail_json(one) for one in rows], "ok": fine}, fine

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 from finops.core.period import month_of
 from finops.ledger.cli import CannotRun
 from finops.ledger.cli import Command as Base
+from finops.ledger.operations.typed_invoices import detail_json
 from finops.ledger.queries.invoices import invoice_tie_out
 from finops.ledger.queries.money_totals import money_total
 from finops.ledger.queries.tieout import invoice_details
@@ -32,7 +33,7 @@ class Command(Base):
         return {
             "period": options["period"],
             "invoice": [row.as_json() for row in rows],
-            "invoice_details": [one.as_json() for one in invoice_details(options["period"])],
+            "invoice_details": [detail_json(one) for one in invoice_details(options["period"])],
             "invoiced": money_total(month, "invoiced").as_json(),
             "incurred": money_total(month).as_json(),
             "provisional": any(row.provisional for row in rows),
