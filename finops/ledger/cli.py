@@ -169,7 +169,8 @@ class Command(Sentences, ABC):
     def progress(self, text: str) -> None:
         """Overwrites one line of the terminal; nothing when stderr is no terminal."""
         if self.stderr.isatty():
-            self.stderr.write(f"\r\x1b[K{writable(visible(text))}", ending="")
+            # Not in the style of errors, which is what stderr has by itself.
+            self.stderr.write(f"\r\x1b[K{writable(visible(text))}", str, ending="")
             self.stderr.flush()
 
 

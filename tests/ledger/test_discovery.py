@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from finops.ledger.operations.adopting import adopt
 from finops.ledger.operations.workloads import NotAccepted
@@ -134,8 +137,9 @@ def test_one_model_on_two_stacks_is_two_workloads(tmp_path: Path) -> None:
     take_in(tmp_path, [*sglang, *vllm])
 
     first, second = proposed_workloads(AT)
-    assert (first["stack"], first["series"], first["tokens"]) == ("vllm", 2, booked(607))
+    assert (first["stack"], first["engines"], first["tokens"]) == ("vllm", 2, booked(607))
     assert (second["stack"], second["series"], second["tokens"]) == ("sglang", 2, booked(50))
+    assert (second["engines"], second["told_twice"]) == (1, 0)  # told apart by how it streams
     assert adopt(first["matchers"], by="Ada", at=AT).slug == "m"
     (left,) = proposed_workloads(AT)
     assert (left["stack"], left["tokens"]) == ("sglang", booked(50))
@@ -144,3 +148,22 @@ def test_one_model_on_two_stacks_is_two_workloads(tmp_path: Path) -> None:
         place.target: one.prompt for place, one in TokenLedger(PERIOD).by(assign_series()).items()
     }
     assert told == {"m": booked(607), "m-sglang": booked(50)}
+
+
+def test_an_engine_that_two_jobs_read_is_one_engine_and_told(
+    tmp_path: Path, client: Client
+) -> None:
+    """Its tokens count for each until a rule decides (method §2.7): the list says so."""
+    named = {"namespace": "prod", "model_name": "m"}
+    series = [
+        counter("vllm:prompt_tokens_total", 600, job=job, instance=instance, engine=engine, **named)
+        for job, instance in (("vllm", "a:8000"), ("pods", "a:8000"), ("vllm", "b:8000"))
+        for engine in ("0", "1")
+    ]
+    take_in(tmp_path, series)
+    (row,) = proposed_workloads(AT)
+    assert (row["engines"], row["told_twice"], row["tokens"]) == (4, 2, booked(6 * 600))
+    with patch("reports.views.workloads.timezone.now", return_value=AT):
+        client.force_login(User.objects.create_superuser("Ada"))
+        page = client.get("/workloads/").content.decode()
+    assert '4<span class="sub">2 read twice</span>' in page

@@ -21,7 +21,8 @@ MODEL_LABELS = ("model_name", "model", "gen_ai_request_model")
 
 def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
     """Proposals as plain values, the most tokens of the last seven days first: `slug`, `model`,
-    `stack`, `namespace`, `matchers` for a rule, `series` and `tokens`."""
+    `stack`, `namespace`, `matchers` for a rule, `series`, `engines`, how many of them are read under
+    several jobs or sources (`told_twice`), and `tokens`, which count for each of these."""
     hours = TokenHour.objects.filter(COUNTED, hour__gt=at - LOOKED_BACK, hour__lte=at)
     hours = hours.order_by("series_id", "hour", "-revision")
     tokens: dict[int, int] = {}
@@ -31,12 +32,19 @@ def proposed_workloads(at: datetime) -> list[dict[str, Any]]:
     ):
         tokens[pk], last[pk] = tokens.get(pk, 0) + count, hour
     assign, found = assign_series(), dict[tuple[str, str], dict[str, Any]]()
+    readers: dict[tuple[str, str], dict[tuple[str, str], set[int]]] = {}
     for one in Series.objects.filter(pk__in=tokens).select_related("target__source").order_by("pk"):
         if assign(one.rule_labels, last[one.pk]).kind == UNASSIGNED:
             row = _proposal(one)
-            known = found.setdefault((row["matchers"], row["stack"]), row)
+            key = row["matchers"], row["stack"]
+            known = found.setdefault(key, row)
             known["series"] += 1
             known["tokens"] += tokens[one.pk]
+            engine = one.target.instance, one.engine
+            readers.setdefault(key, {}).setdefault(engine, set()).add(one.target_id)
+    for key, engines in readers.items():
+        told_twice = sum(len(targets) > 1 for targets in engines.values())
+        found[key] |= {"engines": len(engines), "told_twice": told_twice}
     stacks = Counter(matchers for matchers, _ in found)
     for row in found.values():
         if stacks[row["matchers"]] > 1:  # one model on two stacks is two workloads (method §4)
