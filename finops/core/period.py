@@ -109,7 +109,11 @@ def month_of(text: str) -> Period:
 
 
 def month_of_span(start: datetime, end: datetime) -> str:
-    """The month `YYYY-MM` of a billing period, told by its middle (issuers' own time zones)."""
+    """The month of a billing period, `YYYY-MM`.
+
+    The middle of the period decides (at most half a month after its start): a provider that bills
+    in its own time zone starts the month some hours early or late in UTC.
+    """
     middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
     return f"{middle.year:04d}-{middle.month:02d}"
 

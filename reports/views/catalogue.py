@@ -20,11 +20,11 @@ MOST_SHOWN = 200
 @allowed("read")
 def listing(request: HttpRequest) -> HttpResponse:
     """What looks like GPU time and is not known, by cost; then the shapes by provider."""
-    rows = review_list()
+    rows, count = review_list(MOST_SHOWN)
     providers = groupby(catalogue(), key=lambda shape: shape.provider)
     context = {
-        "rows": rows[:MOST_SHOWN],
-        "count": len(rows),
+        "rows": rows,
+        "count": count,
         "providers": [(name, list(shapes)) for name, shapes in providers],
     }
     return page(request, "reports/catalogue.html", context)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from finops.core.amounts import FourAmounts, Money
+from finops.core.period import month_of_span
 from finops.ledger.operations.charge_rows import ending_of, storable
 from finops.ledger.operations.pricing import Pricer
 from finops.ledger.operations.reaching import Reaching, Scope
@@ -24,7 +25,6 @@ from finops.sources.summing import LONGEST_NAME_CHARACTERS, Summing, is_summable
 
 BATCH_ROWS = 5000
 LONGEST_CURRENCY_CHARACTERS = 40
-HALF_A_MONTH = timedelta(days=15)
 
 SnapshotOf = Callable[[Scope], int]
 TakeTable = Callable[[Table], None]
@@ -132,7 +132,7 @@ def scope_of(record: ChargeRecord) -> Scope:
 
 @lru_cache(maxsize=1 << 10)
 def _scope(issuer: str, account: str, start: datetime, end: datetime) -> Scope:
-    return storable(issuer), storable(account), _month(start, end)
+    return storable(issuer), storable(account), month_of_span(start, end)
 
 
 def _cut(records: Iterator[Any], take_table: TakeTable | None) -> Iterator[list[Any]]:
@@ -236,13 +236,3 @@ def told_by(
             snapshot = count(kind.total, scope, sums, snapshot_of, kind.sums)
             endings[kind.key] = ending_of(kind.total, snapshot, sha256, table.fields)
     return table.lines(endings) if endings else iter(())
-
-
-def _month(start: datetime, end: datetime) -> str:
-    """The month of a billing period, `YYYY-MM`.
-
-    The middle of the period decides (at most half a month after its start): a provider that bills
-    in its own time zone starts the month some hours early or late in UTC.
-    """
-    middle = start + max(timedelta(), min((end - start) / 2, HALF_A_MONTH))
-    return f"{middle.year:04d}-{middle.month:02d}"

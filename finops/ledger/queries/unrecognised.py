@@ -23,8 +23,9 @@ ALIKE = (
 )
 
 
-def review_list() -> list[dict[str, Any]]:
-    """Current charges of unrecognised GPU time, those alike in what they are of in one row.
+def review_list(most: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """Current charges of unrecognised GPU time, those alike in what they are of in one row: at most
+    so many rows, and how many there are.
 
     Each row has what names the machine, how many lines there are, the days they span, their exact
     cost, and the first of the lines by document and line. What costs most comes first.
@@ -43,8 +44,9 @@ def review_list() -> list[dict[str, Any]]:
         )
     )
     found = sorted(rows, key=lambda row: (-abs(row["effective"] or 0), row["example"]))
-    examples = Charge.objects.in_bulk([row["example"] for row in found])
-    return [_row(row, examples[row["example"]]) for row in found]
+    shown = found[:most]
+    examples = Charge.objects.only("document_id", "line").in_bulk([row["example"] for row in shown])
+    return [_row(row, examples[row["example"]]) for row in shown], len(found)
 
 
 def _row(row: dict[str, Any], example: Charge) -> dict[str, Any]:

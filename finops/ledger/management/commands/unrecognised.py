@@ -14,5 +14,5 @@ class Command(Base):
     help = "List charges that look like GPU time of a machine not in the catalogue."
 
     def run(self, **options: Any) -> tuple[dict[str, Any], bool]:
-        rows = review_list()
+        rows, _ = review_list()
         return {"unrecognised": rows, "ok": not rows}, not rows
