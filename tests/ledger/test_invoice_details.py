@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from finops.ledger.models import InvoiceAmount
+from finops.ledger.models import Document, InvoiceAmount
 from finops.ledger.queries.invoices import invoice_tie_out
 from tests.ledger.doors import ingested
 from tests.ledger.focus_files import focus_file
@@ -147,3 +147,15 @@ def test_an_older_export_that_comes_later_changes_no_amount(tmp_path: Path) -> N
     )
     assert "told by details brought up to date later" in old["warnings"][0]
     assert amounts() == {"INV-1": 20}
+
+
+def test_a_file_of_more_details_than_are_held_is_refused_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("finops.ledger.operations.issued.MOST_DETAILS", 2)
+    lines = [DETAIL | {"InvoiceDetailId": f"d{number}"} for number in range(3)]
+    (document,) = ingested(table(tmp_path / "details.csv", *lines))
+    (rejection,) = document["rejections"]
+    assert (document["status"], rejection["line"]) == ("rejected", 4)
+    assert "more than 2 invoice details" in rejection["reason"]
+    assert not Document.objects.exists() and amounts() == {}

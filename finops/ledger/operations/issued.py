@@ -18,6 +18,9 @@ from finops.ledger.operations.candidates import Candidate
 from finops.ledger.operations.parsing import exported_at
 from finops.sources.records import InvoiceDetailRecord, Refused, Rejection
 
+MOST_DETAILS = 500_000
+"""In one file: all are held in memory at once, about 300 bytes each."""
+
 Place = tuple[str, str, str, str]  # issuer, invoice, billing month, currency
 
 
@@ -68,23 +71,32 @@ class Invoice:
 
 @dataclass(slots=True)
 class Told:
-    """What the files of a delivery tell of invoices, and when each file was last brought up to date."""
+    """What the files of a delivery tell of invoices, and when each file was last brought up to date;
+    `refused` are the files that could not be read, by digest."""
 
     invoices: dict[Place, Invoice] = field(default_factory=dict)
     updated_at: dict[str, datetime | None] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
 
     def read(self, candidate: Candidate) -> None:
         """Takes a file's lines; Refused where it cannot be read."""
         sha256 = candidate.kept.sha256
         found: dict[Place, dict[str, Detail]] = {}
-        rejected = placed = 0
+        rejected = placed = count = 0
         for line in candidate.parse().records:
             if isinstance(line, Rejection):
                 rejected += 1
             elif isinstance(line, InvoiceDetailRecord):
                 placed += line.amount is None
                 name = line.detail or sha256  # a detail without a name is no other file's
-                found.setdefault(_place(line), {}).setdefault(name, Detail()).take(line)
+                of_invoice = found.setdefault(_place(line), {})
+                if name not in of_invoice:
+                    count += 1
+                    if count > MOST_DETAILS:
+                        reason = f"more than {MOST_DETAILS} invoice details; split it"
+                        raise Refused(f"{candidate.kept.name}: {reason}", line=line.line)
+                    of_invoice[name] = Detail()
+                of_invoice[name].take(line)
         self.updated_at[sha256] = None
         for place, details in found.items():
             invoice = self.invoices.setdefault(place, Invoice(sha256))
@@ -96,15 +108,14 @@ class Told:
 
 
 def told_by(candidates: Iterable[Candidate]) -> Told:
-    """What the InvoiceDetail files among a delivery tell together; one that cannot be read is left
-    out here, and refused when it is posted."""
+    """What the InvoiceDetail files among a delivery tell together, without those that cannot be read."""
     told = Told()
     for one in candidates:
         if one.kind is InvoiceDetailRecord:
             try:
                 told.read(one)
-            except Refused:
-                continue
+            except Refused as refused:
+                told.refused[one.kept.sha256] = refused
     return told
 
 

@@ -64,6 +64,8 @@ def _invoice_details(
     at: datetime,
 ) -> PostedTerms:
     """Counts the lines; the amounts are posted as all files of the delivery tell them together."""
+    if document.sha256 in told.refused:
+        raise told.refused[document.sha256]
     count = sum(one.amount is not None for one in records)
     warnings = issued.post_amounts(document, told, by=by, at=at)
     own = told.updated_at.get(document.sha256)
