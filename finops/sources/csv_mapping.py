@@ -29,9 +29,12 @@ _NUMBERS: Final = """
 NUMBERS: Final = frozenset(_NUMBERS.split())
 DATES: Final = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")
 LONGEST: Final = 400
+# Groups of three by one and the same sign: besides a point or comma a blank (France) or an apostrophe
+# (Switzerland), as spreadsheets write them.
+_GROUPS: Final = r"-?\d{{1,3}}([{0} \u00a0\u202f'\u2019])\d{{3}}(?:\1\d{{3}})*(?:{1}\d+)?"
 _THOUSANDS: Final = {
-    ",": re.compile(r"-?\d{1,3}(\.\d{3})+(,\d+)?", re.ASCII),
-    ".": re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII),
+    ",": re.compile(_GROUPS.format(".", ","), re.ASCII),
+    ".": re.compile(_GROUPS.format(",", r"\."), re.ASCII),
 }
 _DAY_FIRST_TIME: Final = ("%H", "%I", "%c", "%X", "%T", "%R", "%s")
 
@@ -220,8 +223,8 @@ def _cell(
 
 def _number(text: str, decimal: str) -> str:
     """The number with a point and no separators of thousands; anything else as it stands."""
-    if _THOUSANDS[decimal].fullmatch(text):
-        text = text.replace("." if decimal == "," else ",", "")
+    if grouped := _THOUSANDS[decimal].fullmatch(text):
+        text = text.replace(grouped[1], "")
     elif decimal == "," and "." in text:
         return f"{text} (a point, but decimals have a comma)"
     return text.replace(",", ".") if decimal == "," else text

@@ -130,7 +130,7 @@ def test_a_mapping_that_cannot_be_used_is_refused(
 def test_a_rejected_cell_stands_as_the_file_has_it(tmp_path: Path) -> None:
     mapped(tmp_path, MAPPING)
     path = tmp_path / "rechnung.csv"
-    cells = ["1.5", "1\u00a0234,56", "12,50 €", "5,00-", "(5,00)"]
+    cells = ["1.5", "1\u00a0234.567,8", "12\u00a034,5", "12,50 €", "5,00-", "(5,00)"]
     rows = [f"03.10.2026;{cell};H100;0042" for cell in cells] + ["13/10/2026;5;H100;0042"]
     path.write_text("\n".join(["Datum;Betrag;Leistung;Konto", *rows]) + "\n")
     (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
@@ -149,3 +149,25 @@ def test_a_line_that_tells_excel_the_separator_is_no_heading(tmp_path: Path) -> 
     (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
     assert document["totals"]["EUR"]["billed"] == "1234.56"
     assert [one["line"] for one in document["rejections"]] == [4]  # in the file
+
+
+@pytest.mark.parametrize(
+    ("decimal", "cell"),
+    [
+        (",", "1.234.567,8"),
+        (",", "1 234 567,8"),
+        (",", "1\u00a0234\u00a0567,8"),
+        (",", "1\u202f234\u202f567,8"),
+        (".", "1,234,567.8"),
+        (".", "1'234'567.8"),
+        (".", "1\u2019234\u2019567.8"),
+    ],
+)
+def test_thousands_are_read_as_spreadsheets_write_them(
+    tmp_path: Path, decimal: str, cell: str
+) -> None:
+    mapped(tmp_path, MAPPING | {"decimal": decimal})
+    path = tmp_path / "rechnung.csv"
+    path.write_text(f"Datum;Betrag;Leistung;Konto\n03.10.2026;-{cell};H100;0042\n")
+    (document,) = command("ingest", path, "--as", "csv:colo")["documents"]
+    assert document["totals"]["EUR"]["billed"] == "-1234567.8"
