@@ -145,8 +145,7 @@ class CsvLines:
                     self._picked = Picked(summed.line_feed)
                 self._picked.add(numbers, chunk)
                 self._chunks.give_back(chunk)
-                if self._sums.full:
-                    yield from self._sums.taken()
+                yield from self._sums.taken() if self._sums.full else self._sums.past()
         yield from self._whole_lines(account, one_by_one)
         yield from self._sums.taken()
         warnings.close()

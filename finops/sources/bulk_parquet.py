@@ -29,9 +29,9 @@ from finops.sources.rows import Cells, Row, Warnings, charges_of
 
 FIRST_LINE: Final = 2  # as if the names of the columns stood on line 1
 WHOLE_LINES: Final = 16_384
-MOST_ROWS: Final = 1 << 22
-MOST_ROWS_OF_A_THREAD: Final = 1 << 20
-LEAST_ROWS_OF_A_THREAD: Final = 1 << 17
+MOST_ROWS: Final = 1 << 20
+"""Of a piece; of more it takes no less work for each, only more memory, and what was found comes later."""
+LEAST_ROWS: Final = 1 << 17
 FEWEST_ROWS: Final = 1 << 12
 _HALVES: Final = 8  # a piece is made so many times smaller before the engine gets more memory
 _WHOLE_NUMBERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
@@ -131,10 +131,8 @@ class ParquetLines:
             "SELECT DISTINCT row_group_id, row_group_num_rows FROM parquet_metadata($file) ORDER BY 1",
             {"file": self._file},
         )
-        if threads > 1:
-            share = sum(count for _, count in groups) // (2 * threads)
-            self._usual_rows = min(MOST_ROWS_OF_A_THREAD, max(LEAST_ROWS_OF_A_THREAD, share))
-        self._most_rows = self._usual_rows
+        share = sum(count for _, count in groups) // (2 * threads)
+        self._most_rows = self._usual_rows = min(MOST_ROWS, max(LEAST_ROWS, share))
         start = end = 0
         for _, count in groups:
             if end > start and end + count - start > self._most_rows:
@@ -223,8 +221,7 @@ class ParquetLines:
         self._sums.keep(found)
         cells = self._cells(rows, uncertain)
         yield from charges_of(cells, len(self._columns), self._places, account, build, warnings)
-        if self._sums.full:
-            yield from self._sums.taken()
+        yield from self._sums.taken() if self._sums.full else self._sums.past()
 
     def _whole_lines(
         self, query: str, account: Account, build: Build, warnings: Warnings

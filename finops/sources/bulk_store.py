@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from finops.core.period import EPOCH
 from finops.sources.bulk_engine import Engine, Side
+from finops.sources.bulk_past import Order
 from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, SUM, Layout, engine_name
 from finops.sources.bulk_table import Kind, Names, SumsTable, totals_query
 from finops.sources.cells import text_or_none
@@ -20,6 +21,7 @@ MOST_ROWS: Final = 400_000
 MOST_WAITING: Final = 16_384
 MOST_TABLES: Final = 8
 """So many tables, or rows of them, get their numbers at once: each question has a cost of its own."""
+LEAST_PAST: Final = 16_384
 FETCHED_KINDS: Final = 2_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -30,12 +32,13 @@ Span = tuple[datetime, datetime]
 @dataclass(frozen=True, slots=True)
 class Found:
     """What `grouped` selects of some lines, in a table of the engine: how many rows and lines, the
-    stamps of those that are summed, and the numbers of lines that are not (see `Sums`)."""
+    stamps of those that are summed with the last line of each, and the numbers of lines that are not
+    (see `Sums`)."""
 
     table: str
     rows: int
     lines: int
-    stamps: Sequence[Stamp]
+    stamps: Mapping[Stamp, int]
     alone: Sequence[int]
 
 
@@ -55,6 +58,8 @@ class Sums:
         self._is_taken: dict[Stamp, bool] = {}
         self._shared: dict[Stamp, dict[str, Any]] = {}  # by the stamp without its span
         self._spans: dict[Stamp, Span] = {}
+        self._numbers: dict[Stamp, int] = {}  # of spans
+        self._order = Order()
         self._new_spans: list[Stamp] = []
         self._waiting: list[str] = []
         self._rows_waiting = 0
@@ -91,16 +96,16 @@ class Sums:
         table, run = f"found_{side.number}", side.connection.execute
         run(f"CREATE OR REPLACE TABLE {table} AS {query}")
         told = (
-            f"SELECT {self._stamp}, count(*), sum(n)::BIGINT, bool_or(alone IS NULL), "  # noqa: S608
+            f"SELECT {self._stamp}, count(*), sum(n)::BIGINT, max(last) FILTER (alone IS NULL), "  # noqa: S608
             f"list(abs(alone)) FILTER ({self._single}) FROM {table} GROUP BY {self._stamp}"
         )
         rows, lines = 0, 0
-        stamps: list[Stamp] = []
+        stamps: dict[Stamp, int] = {}
         alone: list[int] = []
-        for *stamp, more_rows, more_lines, is_summed, numbers in run(told).fetchall():
+        for *stamp, more_rows, more_lines, last_line, numbers in run(told).fetchall():
             rows, lines = rows + more_rows, lines + more_lines
-            if is_summed:
-                stamps.append(tuple(stamp))
+            if last_line is not None:
+                stamps[tuple(stamp)] = last_line
             alone += numbers or ()
         return Found(table, rows, lines, stamps, alone)
 
@@ -127,11 +132,21 @@ class Sums:
         table = f"waiting_{len(self._waiting)}"
         self._run(f"ALTER TABLE {found.table} RENAME TO {table}")
         self._waiting.append(table)
+        self._order.seen(self._last_lines(found), found.lines)
         self._rows_waiting += found.rows
         if len(self._waiting) >= MOST_TABLES or self._rows_waiting > MOST_WAITING:
             self._number()
             if self._rows > MOST_ROWS:
                 self._compact()
+
+    def _last_lines(self, found: Found) -> dict[int, int]:
+        """The last line of each span, by its number."""
+        last: dict[int, int] = {}
+        for (*_, start, end), line in found.stamps.items():
+            number = self._numbers.get((start, end))
+            if number is not None:  # not refused
+                last[number] = max(line, last.get(number, 0))
+        return last
 
     def _number(self) -> None:
         """Gives what waits the numbers of its kinds and spans."""
@@ -191,37 +206,64 @@ class Sums:
         return self._rows > MOST_ROWS // 2 + MOST_ROWS // 8 and self._is_compact
 
     def _compact(self) -> None:
+        self._run(f"CREATE OR REPLACE TABLE sums AS {self._compacted('TRUE')}")
+        self._rows = self._run("SELECT count(*) FROM sums")[0][0]
+        self._is_compact = True
+
+    def _compacted(self, which: str) -> str:
         """One row for each kind and span: those of some kinds together, in the order of their lines,
         for so the ledger's indexes grow at one end."""
         amounts = "".join(
             f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in self._amounts
         )
-        self._run(
-            "CREATE OR REPLACE TABLE sums AS SELECT kind, span, sum(n)::BIGINT AS n, "  # noqa: S608
-            f"min(first) AS first, max(last) AS last{amounts} FROM sums GROUP BY kind, span "
+        return (
+            "SELECT kind, span, sum(n)::BIGINT AS n, min(first) AS first, max(last) AS last"  # noqa: S608
+            f"{amounts} FROM sums WHERE {which} GROUP BY kind, span "
             f"ORDER BY kind // {FETCHED_KINDS}, first"
         )
-        self._rows = self._run("SELECT count(*) FROM sums")[0][0]
-        self._is_compact = True
+
+    def past(self) -> Iterator[SumsTable]:
+        """The sums of spans that the document has left behind, once there are many of them; as `taken`.
+
+        So whoever takes them need not wait for the document's end.
+        """
+        over = [] if self._waiting else self._order.over()
+        if not over:
+            return
+        self._run("CREATE OR REPLACE TABLE over AS SELECT unnest($1) AS span", [over])
+        which = "span IN (SELECT span FROM over)"
+        ((count,),) = self._run(f"SELECT count(*) FROM sums WHERE {which}")  # noqa: S608
+        if count < LEAST_PAST:
+            return
+        self._order.leave(over)
+        self._run(f"CREATE OR REPLACE TABLE past AS {self._compacted(which)}")
+        self._run(f"CREATE OR REPLACE TABLE sums AS SELECT * FROM sums WHERE NOT {which}")  # noqa: S608
+        self._rows -= count
+        yield from self._tables("past")
+        self._run("DROP TABLE past")
 
     def taken(self) -> Iterator[SumsTable]:
         """The sums so far; there are none afterwards. Each table is read before the next one."""
         if self._waiting:
             self._number()
         self._compact()
+        yield from self._tables("sums")
+        self._run("DELETE FROM sums")
+        self._make_kinds()
+        self._rows, self._is_compact = 0, False
+
+    def _tables(self, table: str) -> Iterator[SumsTable]:
+        """What stands in a table of the engine, some kinds at a time."""
         names = Names(
             [field for field, name in AMOUNTS.items() if name in self._layout.amounts],
             [engine_name(n) for n in AMOUNTS.values() if n in self._layout.amounts],
         )
-        blocks = self._run(f"SELECT DISTINCT kind // {FETCHED_KINDS} FROM sums ORDER BY 1")  # noqa: S608
+        blocks = self._run(f"SELECT DISTINCT kind // {FETCHED_KINDS} FROM {table} ORDER BY 1")  # noqa: S608
         for (block,) in blocks:
             mine = f"kind // {FETCHED_KINDS} = {block}"
-            rows = self._run(totals_query(names, self._kind, mine))
+            rows = self._run(totals_query(table, names, self._kind, mine))
             kinds = [Kind.of(row, names, *self._fields(row[names.first_text :])) for row in rows]
-            yield SumsTable(self._engine, names, kinds, self._told_spans)
-        self._run("DELETE FROM sums")
-        self._make_kinds()
-        self._rows, self._is_compact = 0, False
+            yield SumsTable(self._engine, table, names, kinds, self._told_spans)
 
     def _told_spans(self) -> list[Span]:
         return list(self._spans.values())
@@ -248,6 +290,7 @@ class Sums:
         span = accepted.pop("charge_period_start"), accepted.pop("charge_period_end")
         self._shared[tuple(shared)] = accepted
         if (start, end) not in self._spans:
+            self._numbers[start, end] = len(self._spans)
             self._spans[start, end] = span
             self._new_spans.append((start, end))
         return True

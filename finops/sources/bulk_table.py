@@ -103,8 +103,8 @@ class Kind:
         )
 
 
-def totals_query(names: Names, texts: str, mine: str) -> str:
-    """Each kind for which `mine` holds, with what its sums come to, and then its texts."""
+def totals_query(table: str, names: Names, texts: str, mine: str) -> str:
+    """Each kind of a table of sums for which `mine` holds, with what its sums come to, and then its texts."""
     totals = "".join(
         f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in names.columns
     )
@@ -113,7 +113,7 @@ def totals_query(names: Names, texts: str, mine: str) -> str:
         f"SELECT kind, rows, n, first, last, starts, ends{amounts}, {texts} FROM ("  # noqa: S608
         "SELECT kind, count(*) AS rows, sum(n)::BIGINT AS n, min(first) AS first, "
         f"max(last) AS last, min(starts) AS starts, max(ends) AS ends{totals} "
-        f"FROM sums JOIN spans USING (span) WHERE {mine} GROUP BY kind) "
+        f"FROM {table} JOIN spans USING (span) WHERE {mine} GROUP BY kind) "
         "JOIN kinds USING (kind) ORDER BY kind"
     )
 
@@ -161,25 +161,26 @@ class Table(ChargeTable):
 
 
 class SumsTable(Table):
-    """The sums of some kinds."""
+    """The sums of some kinds, as a table of the engine holds them."""
 
     fields = LINE
 
     def __init__(
         self,
         engine: Engine,
+        table: str,
         names: Names,
         kinds: Sequence[Kind],
         spans: Callable[[], Sequence[tuple[datetime, datetime]]],
     ) -> None:
         super().__init__(engine, kinds)
-        self._names, self._spans = names, spans
+        self._table, self._names, self._spans = table, names, spans
         self._mine = f"kind BETWEEN {kinds[0].key} AND {kinds[-1].key}"
 
     def _source(self) -> tuple[str, str, str, str]:
         amounts = [f"coalesce({with_decimals(name)}, {UNKNOWN})" for name in self._columns()]
         told = f"concat_ws({TAB}, {', '.join(('first', 'last', 'n', 'told', *amounts))})"
-        return "sums", told, "JOIN spans USING (span)", self._mine
+        return self._table, told, "JOIN spans USING (span)", self._mine
 
     def _columns(self) -> Iterator[str]:
         """The columns of all four amounts; one that the file does not have is null."""
@@ -191,7 +192,7 @@ class SumsTable(Table):
         spans, by_key = self._spans(), {kind.key: kind for kind in self.kinds}
         amounts = "".join(f", {with_decimals(name)}" for name in self._names.columns)
         found = self._engine.streamed(
-            f"SELECT kind, span, n, first, last{amounts} FROM sums WHERE {self._mine}"  # noqa: S608
+            f"SELECT kind, span, n, first, last{amounts} FROM {self._table} WHERE {self._mine}"  # noqa: S608
         )
         for kind, span, count, first, last, *told in found:
             yield by_key[kind].one(first, last, count, spans[span], self._names.of(told))

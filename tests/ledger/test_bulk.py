@@ -198,3 +198,23 @@ def test_what_fails_in_the_work_is_said_and_not_what_it_broke_beside(series: Ser
         raise ZeroDivisionError
     beside.copy_lines(TokenHour, LINE, [_line(series, 1, 3)])
     assert TokenHour.objects.get().tokens == 3
+
+
+def test_rows_that_wait_for_others_are_refused_with_them(series: Series) -> None:
+    """The first of several copies fails: none of them is there, and the connection is free."""
+    with atomic():
+        with pytest.raises(IntegrityError, match="not_negative"), atomic(), Copying(at_once=3):
+            beside.copy_lines(TokenHour, LINE, [_line(series, 1, -1)] * 500)
+            for revision in (2, 3):
+                beside.copy_lines(TokenHour, LINE, [_line(series, revision, 5)])
+        assert not TokenHour.objects.exists()
+    copy_lines(TokenHour, LINE, [_line(series, 1, 3)])
+    assert TokenHour.objects.get().tokens == 3
+
+
+def test_more_copies_than_may_wait_are_all_there(series: Series) -> None:
+    with atomic(), Copying(at_once=2):
+        for revision in range(1, 8):
+            beside.copy_lines(TokenHour, LINE, [_line(series, revision, revision)])
+        assert TokenHour.objects.count() == 7
+    assert set(TokenHour.objects.values_list("tokens", flat=True)) == set(range(1, 8))

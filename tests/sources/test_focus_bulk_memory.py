@@ -26,7 +26,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_chunks, "CHUNK_BYTES", 60_000)
     monkeypatch.setattr(bulk_store, "MOST_ROWS", 500)
     monkeypatch.setattr(bulk_parquet, "FEWEST_ROWS", 16)
-    for name in ("MOST_ROWS", "MOST_ROWS_OF_A_THREAD", "LEAST_ROWS_OF_A_THREAD"):
+    for name in ("MOST_ROWS", "LEAST_ROWS"):
         monkeypatch.setattr(bulk_parquet, name, 512)
 
 

@@ -80,6 +80,9 @@ _OF_SUMS = (
     "tags",
 )
 _OF_THE_TABLE = ("last_line", "line_count")  # its defaults say that a line is kept whole
+MOST_ENDINGS = 5000
+_endings: dict[tuple[object, ...], str] = {}
+"""Of kept sums of late: a bill's kinds come again in each of its tables."""
 _PLACE = attrgetter(
     "line",
     "last_line",
@@ -142,7 +145,27 @@ def columns_of(fields: Sequence[str]) -> tuple[str, ...]:
 
 def ending_of(record: ChargeRecord, snapshot_id: int, sha256: str, fields: Sequence[str]) -> str:
     """What such lines like this charge end in: the columns that they share, in COPY's text form."""
+    names = tuple(fields)
+    if record.tags or "last_line" not in names:  # of a sum nothing is told but texts and instants
+        return _ending(record, snapshot_id, sha256, names)
+    key = (snapshot_id, sha256, names, _told_by(names)(record))
+    known = _endings.get(key)
+    if known is None:
+        if len(_endings) >= MOST_ENDINGS:
+            _endings.clear()
+        known = _endings[key] = _ending(record, snapshot_id, sha256, names)
+    return known
+
+
+def _ending(record: ChargeRecord, snapshot_id: int, sha256: str, fields: tuple[str, ...]) -> str:
     row = dict(zip(COLUMNS, row_of(record, snapshot_id, sha256), strict=True))
-    cells = (row[name] for name in shared_columns(tuple(fields)))
+    cells = (row[name] for name in shared_columns(fields))
     told = (r"\N" if cell is None else text_field(str(cell)).decode() for cell in cells)
     return "\t" + "\t".join(told) + "\n"
+
+
+@lru_cache(maxsize=8)
+def _told_by(fields: tuple[str, ...]) -> attrgetter[tuple[object, ...]]:
+    """What of a kept sum its ending is made of, beside snapshot and document."""
+    names = set(shared_columns(fields)) - {"snapshot_id", "document_id", "tags"}
+    return attrgetter(*(RECORD_NAMES.get(name, name) for name in sorted(names)))

@@ -49,6 +49,9 @@ from finops.sources.bulk_table import Table
 from finops.sources.records import Account, Parsed, Refused, Rejection
 from finops.trail import operations as trail
 
+COPIES_AT_ONCE = 4
+"""Some thousand charges each, written as text: those of a piece of a bill, which come together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offered:
@@ -216,7 +219,7 @@ def _fill(document: Document, sums: Sums, rows: int | None) -> None:
 
 def _post_rows(one: Offered, delivery: _Delivery, sums: Sums) -> Sums:
     """Posts a document's charges, the database beside the reading; what they come to."""
-    with Copying(of_series=False):
+    with Copying(of_series=False, at_once=COPIES_AT_ONCE):
         return _post_each(one, delivery, sums)
 
 

@@ -1,14 +1,16 @@
 """COPY beside the work: the database takes rows in while the caller makes the next ones.
 
-One COPY at a time, on the caller's own connection and inside its transaction, fed by a thread. The
+One COPY at a time, on the caller's own connection and inside its transaction, fed by a thread; of a
+bill some more wait for it, so that many rows that come at once keep nobody from reading on. The
 connection is the caller's again as soon as it asks anything of it: every statement waits first. A
 row that is refused is said there or at the end, in any case before the transaction is committed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -90,13 +92,13 @@ def look_for_documents() -> None:
 class Copying:
     """Lets the copies of its caller be done beside the work. A context manager inside a
     transaction; leaving it waits for what is under way. `of_series`: the rows name series and
-    targets, which are there already."""
+    targets, which are there already. `at_once` is how many copies may be begun and not done."""
 
-    def __init__(self, *, of_series: bool = True) -> None:
-        self._of_series = of_series
+    def __init__(self, *, of_series: bool = True, at_once: int = 1) -> None:
+        self._of_series, self._at_once = of_series, at_once
         self._connection = connections[ledger_name()]
         self._within = ExitStack()
-        self._under_way: Future[None] | None = None
+        self._under_way: deque[Future[None]] = deque()
 
     def __enter__(self) -> Copying:
         if self._of_series:
@@ -124,21 +126,31 @@ class Copying:
 
     def begin(self, work: Callable[[psycopg.Cursor[Any]], None]) -> None:
         """Does some work with a cursor of the driver's own, once the work before is done."""
-        self.wait()
+        if len(self._under_way) >= self._at_once:
+            self._finish(1)
         connection = self._connection.connection
 
         def run() -> None:
             with connection.cursor() as cursor:
                 work(cursor)
 
-        self._under_way = self._thread.submit(run)
+        self._under_way.append(self._thread.submit(run))
 
     def wait(self) -> None:
         """Until nothing is under way. A broken constraint raises django.db.IntegrityError."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            with self._connection.wrap_database_errors:
-                under_way.result()
+        self._finish(len(self._under_way))
+
+    def _finish(self, count: int) -> None:
+        """Waits for the first copies; for all where one fails, for then the connection is the
+        caller's to give the transaction up."""
+        with self._connection.wrap_database_errors:
+            for _ in range(count):
+                try:
+                    self._under_way.popleft().result()
+                except BaseException:
+                    wait(self._under_way)
+                    self._under_way.clear()
+                    raise
 
     def _after_it(
         self, execute: Callable[..., Any], statement: str, parameters: Any, many: bool, context: Any
