@@ -26,7 +26,6 @@ from finops.sources.bulk_table import (
     KeptTable,
     Kind,
     Names,
-    with_decimals,
 )
 from finops.sources.cells import NULLS, text_map, text_or_none
 from finops.sources.focus import charge_of, period
@@ -82,15 +81,17 @@ _ODD: Final = bulk_sieve.quoted(ODD)
 class KeptLines:
     """The lines kept whole of one document, some thousand at a time.
 
-    `columns` are the FOCUS names of the columns that the file has.
+    `columns` are the FOCUS names of the columns that the file has, `scales` as in `Names`.
     """
 
-    def __init__(self, engine: Engine, columns: Collection[str]) -> None:
+    def __init__(
+        self, engine: Engine, columns: Collection[str], scales: Collection[str] = ()
+    ) -> None:
         self._engine = engine
         self.columns = tuple(name for name in READ if name in columns)
         self.amounts = tuple(name for name in AMOUNTS.values() if name in columns)
         fields = [field for field, name in AMOUNTS.items() if name in columns]
-        self._names = Names(fields, [engine_name(name) for name in self.amounts])
+        self._names = Names(fields, [engine_name(name) for name in self.amounts], scales)
         self._shape = [name for name in SHAPE if name in columns]
         self._common = [name for name in _COMMON if name in columns]
         self._has_tags = TAGS in columns
@@ -213,7 +214,7 @@ class KeptLines:
         yield from ("kept.line::VARCHAR", "moments.told")
         by_field = dict(zip(self._names.fields, self._names.columns, strict=True))
         for field in AMOUNTS:
-            yield f"coalesce({with_decimals(by_field.get(field, ''))}, {UNKNOWN})"
+            yield f"coalesce({self._names.text(by_field.get(field, ''))}, {UNKNOWN})"
         for name in QUANTITIES.values():
             yield f"coalesce({self._known_text((name,))}, {UNKNOWN})"
         for names in OWN.values():
@@ -241,7 +242,7 @@ class KeptLines:
         """The shapes of the lines that are ready, with what these come to."""
         columns = self._names.columns
         money = "".join(f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in columns)
-        amounts = "".join(f", {with_decimals(name)}" for name in columns)
+        amounts = "".join(f", {self._names.text(name)}" for name in columns)
         rows = self._run(
             f"SELECT kind, n, first, starts, ends{amounts} FROM (SELECT kind, count(*) AS n, "  # noqa: S608
             f"min(line) AS first, min(starts) AS starts, max(ends) AS ends{money} FROM ready "
@@ -267,7 +268,7 @@ class KeptLines:
         Their amounts are to be plain.
         """
         told = [engine_name(name) for name in self.columns]
-        told += [with_decimals(engine_name(name)) for name in self.amounts]
+        told += [self._names.text(engine_name(name)) for name in self.amounts]
         query = f"SELECT line, {', '.join(told)} FROM kept WHERE line IN ({numbers}) ORDER BY line"  # noqa: S608
         for line, *cells in self._engine.streamed(query):
             yield line, cells

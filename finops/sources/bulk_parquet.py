@@ -98,7 +98,7 @@ class ParquetLines:
         self._whole = self._layout.stays_whole()
         self._mark = _unused("alone", columns)
         self._sums = Sums(engine, self._layout, "alone < 0")
-        self._kept = KeptLines(engine, places)
+        self._kept = KeptLines(engine, places, self._layout.scales)
         kinds = (*self._layout.kind, *SPAN)
         self._usual_rows = self._most_rows = MOST_ROWS
         self._others = [n for n in self._kept.columns if n not in kinds]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from finops.core.period import EPOCH
 from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_past import Order
-from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, SUM, Layout, engine_name
+from finops.sources.bulk_sums import AMOUNTS, REST, SPAN, STAMP, Layout, engine_name
 from finops.sources.bulk_table import Kind, Names, SumsTable, totals_query
 from finops.sources.cells import text_or_none
 from finops.sources.focus import charge_of
@@ -72,7 +72,10 @@ class Sums:
     def _make(self) -> None:
         spans = ", ".join(f"{engine_name(name)} VARCHAR" for name in SPAN)
         stamps = ", ".join(f"{name} VARCHAR" for name in self._stamp.split(", "))
-        amounts = "".join(f", {name} {SUM}, d_{name} INTEGER" for name in self._amounts)
+        amounts = "".join(
+            f", {engine_name(name)} {one.sum_type}, d_{engine_name(name)} INTEGER"
+            for name, one in self._layout.amounts.items()
+        )
         self._run("CREATE SEQUENCE kind_ids")
         self._make_kinds()
         self._run(
@@ -257,6 +260,7 @@ class Sums:
         names = Names(
             [field for field, name in AMOUNTS.items() if name in self._layout.amounts],
             [engine_name(n) for n in AMOUNTS.values() if n in self._layout.amounts],
+            self._layout.scales,
         )
         blocks = self._run(f"SELECT DISTINCT kind // {FETCHED_KINDS} FROM {table} ORDER BY 1")  # noqa: S608
         for (block,) in blocks:

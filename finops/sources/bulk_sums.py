@@ -57,7 +57,8 @@ Texts = Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class Amount:
     """One column of money in SQL: where it is exact, its value, its decimals, where it is null; and of
-    many lines their sum and the most decimals. A column of exact numbers stands by itself, too."""
+    many lines their sum and the most decimals. A column of exact numbers stands by itself, too, and all
+    its lines have the decimals `scale`, with which they are added."""
 
     plain: str
     value: str
@@ -67,6 +68,12 @@ class Amount:
     most_decimals: str | None = None
     column: str = ""
     kind: str = ""
+    scale: int | None = None
+
+    @property
+    def sum_type(self) -> str:
+        """The type of a sum of it."""
+        return SUM if self.scale is None else f"DECIMAL(38,{self.scale})"
 
     def equals(self, other: Amount) -> str:
         """Where two are the same number: as they stand, if both are columns of one type."""
@@ -133,10 +140,11 @@ class Amount:
             f"TRY_CAST({column} AS {SUM})",
             str(scale),
             f"{column} IS NULL",
-            f"TRY_CAST(sum({column}) AS {SUM})",
+            f"sum({column})::DECIMAL(38,{scale})",
             str(scale),
             column,
             kind,
+            scale,
         )
 
 
@@ -190,6 +198,12 @@ class Layout:
     def kind(self) -> tuple[str, ...]:
         """The texts of a kind that this file has."""
         return tuple(name for name in (*STAMP, *REST.values()) if name in self.texts)
+
+    @property
+    def scales(self) -> dict[str, int]:
+        """The columns of the engine whose amounts all have so many decimals."""
+        found = ((engine_name(name), one.scale) for name, one in self.amounts.items())
+        return {name: scale for name, scale in found if scale is not None}
 
     def uncertain(self) -> str:
         """A condition that holds for every line with an amount that the engine may not add."""

@@ -6,7 +6,7 @@ A line is what COPY reads, so that very many charges reach the ledger without an
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -33,10 +33,21 @@ UNKNOWN: Final = r"'\N'"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The amounts that a file has: fields of a record, and columns of the engine."""
+    """The amounts that a file has: fields of a record, columns of the engine, and those of these that
+    are added with all their decimals, which are the same on each line."""
 
     fields: Sequence[str]
     columns: Sequence[str]
+    scales: Collection[str] = ()
+
+    def text(self, column: str) -> str:
+        """A sum as text with the decimals of the most exact of its lines (method §3.7)."""
+        if not column:
+            return "NULL"
+        text = f"{column}::VARCHAR"
+        if column in self.scales:
+            return text
+        return f"rtrim(left({text}, length({text}) - {DECIMALS} + d_{column}::BIGINT), '.')"
 
     @property
     def first_text(self) -> int:
@@ -108,7 +119,7 @@ def totals_query(table: str, names: Names, texts: str, mine: str) -> str:
     totals = "".join(
         f", sum({name}) AS {name}, max(d_{name}) AS d_{name}" for name in names.columns
     )
-    amounts = "".join(f", {with_decimals(name)}" for name in names.columns)
+    amounts = "".join(f", {names.text(name)}" for name in names.columns)
     return (
         f"SELECT kind, rows, n, first, last, starts, ends{amounts}, {texts} FROM ("  # noqa: S608
         "SELECT kind, count(*) AS rows, sum(n)::BIGINT AS n, min(first) AS first, "
@@ -178,7 +189,7 @@ class SumsTable(Table):
         self._mine = f"kind BETWEEN {kinds[0].key} AND {kinds[-1].key}"
 
     def _source(self) -> tuple[str, str, str, str]:
-        amounts = [f"coalesce({with_decimals(name)}, {UNKNOWN})" for name in self._columns()]
+        amounts = [f"coalesce({self._names.text(name)}, {UNKNOWN})" for name in self._columns()]
         told = f"concat_ws({TAB}, {', '.join(('first', 'last', 'n', 'told', *amounts))})"
         return self._table, told, "JOIN spans USING (span)", self._mine
 
@@ -190,7 +201,7 @@ class SumsTable(Table):
     def records(self) -> Iterator[ChargeRecord]:
         """The same sums as records."""
         spans, by_key = self._spans(), {kind.key: kind for kind in self.kinds}
-        amounts = "".join(f", {with_decimals(name)}" for name in self._names.columns)
+        amounts = "".join(f", {self._names.text(name)}" for name in self._names.columns)
         found = self._engine.streamed(
             f"SELECT kind, span, n, first, last{amounts} FROM {self._table} WHERE {self._mine}"  # noqa: S608
         )
@@ -217,11 +228,3 @@ class KeptTable(Table):
     def records(self) -> Iterator[ChargeRecord]:
         """The same lines as the parser reads them one by one."""
         return self._records()
-
-
-def with_decimals(name: str) -> str:
-    """A sum as text with the decimals of the most exact of its lines (method §3.7)."""
-    if not name:
-        return "NULL"
-    text = f"{name}::VARCHAR"
-    return f"rtrim(left({text}, length({text}) - {DECIMALS} + d_{name}::BIGINT), '.')"
