@@ -70,10 +70,12 @@ LINE: Final = (
 )
 """What a line of a KeptTable tells, before its ending."""
 MOST_KNOWN: Final = 50_000
+MOST_DIGITS: Final = 28
+"""Of a quantity that is copied as it stands, before the point and behind it."""
 _SOME_SPAN: Final = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NULLS: Final = ", ".join(bulk_sieve.quoted(word) for word in sorted(NULLS))
-_QUANTITY: Final = bulk_sieve.quoted("-?[0-9]{1,28}(\\.[0-9]{1,28})?")
+_QUANTITY: Final = bulk_sieve.quoted(f"-?[0-9]{{1,{MOST_DIGITS}}}(\\.[0-9]{{1,{MOST_DIGITS}}})?")
 _BEFORE_CELL: Final = f"chr({ord(BEFORE_CELL)})"
 _ODD: Final = bulk_sieve.quoted(ODD)
 
@@ -81,11 +83,16 @@ _ODD: Final = bulk_sieve.quoted(ODD)
 class KeptLines:
     """The lines kept whole of one document, some thousand at a time.
 
-    `columns` are the FOCUS names of the columns that the file has, `scales` as in `Names`.
+    `columns` are the FOCUS names of the columns that the file has, `scales` as in `Names`, and `numbers`
+    the quantities whose cells are plain numbers by their type, or empty.
     """
 
     def __init__(
-        self, engine: Engine, columns: Collection[str], scales: Collection[str] = ()
+        self,
+        engine: Engine,
+        columns: Collection[str],
+        scales: Collection[str] = (),
+        numbers: Collection[str] = (),
     ) -> None:
         self._engine = engine
         self.columns = tuple(name for name in READ if name in columns)
@@ -95,6 +102,7 @@ class KeptLines:
         self._shape = [name for name in SHAPE if name in columns]
         self._common = [name for name in _COMMON if name in columns]
         self._has_tags = TAGS in columns
+        self._numbers = numbers
         self._templates: list[ChargeRecord] = []
         self._known = 0
         self._make()
@@ -216,7 +224,9 @@ class KeptLines:
         for field in AMOUNTS:
             yield f"coalesce({self._names.text(by_field.get(field, ''))}, {UNKNOWN})"
         for name in QUANTITIES.values():
-            yield f"coalesce({self._known_text((name,))}, {UNKNOWN})"
+            is_typed = name in self._numbers
+            cell = f"nullif({engine_name(name)}, '')" if is_typed else self._known_text((name,))
+            yield f"coalesce({cell}, {UNKNOWN})"
         for names in OWN.values():
             yield f"coalesce({self._known_text(names)}, {UNKNOWN})"
         yield "label" if self._common else bulk_sieve.quoted(label([], []) or "")
@@ -234,7 +244,7 @@ class KeptLines:
         found += [f"{engine_name(name)} = ''" for name in _ALLOCATED if name in self.columns]
         for name in QUANTITIES.values():
             cell = engine_name(name)
-            if name in self.columns:
+            if name in self.columns and name not in self._numbers:
                 found.append(f"({cell} IN ({_NULLS}) OR regexp_full_match({cell}, {_QUANTITY}))")
         return " AND ".join(found)
 

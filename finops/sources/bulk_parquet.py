@@ -9,7 +9,7 @@ from typing import Any, Final
 from finops.core.allocation import Rule
 from finops.sources.bulk_ahead import Ahead
 from finops.sources.bulk_engine import Engine, Side
-from finops.sources.bulk_kept import KeptLines
+from finops.sources.bulk_kept import MOST_DIGITS, QUANTITIES, KeptLines
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import (
     AMOUNTS,
@@ -98,7 +98,10 @@ class ParquetLines:
         self._whole = self._layout.stays_whole()
         self._mark = _unused("alone", columns)
         self._sums = Sums(engine, self._layout, "alone < 0")
-        self._kept = KeptLines(engine, places, self._layout.scales)
+        numbers = [
+            n for n in QUANTITIES.values() if n in places and _is_plain(columns[places[n]][1])
+        ]
+        self._kept = KeptLines(engine, places, self._layout.scales, numbers)
         kinds = (*self._layout.kind, *SPAN)
         self._usual_rows = self._most_rows = MOST_ROWS
         self._others = [n for n in self._kept.columns if n not in kinds]
@@ -276,11 +279,23 @@ def _quoted(column: str) -> str:
 
 def _amount(column: str, kind: str, *, required: bool) -> Amount:
     """A column of money by its type; what is no exact number is taken by its text."""
-    name = _quoted(column)
-    if kind in _WHOLE_NUMBERS:
-        return Amount.of_decimal(name, kind, _WHOLE_NUMBERS[kind], 0, required=required)
-    if kind.startswith("DECIMAL("):
-        width, scale = map(int, kind.removeprefix("DECIMAL(").removesuffix(")").split(","))
-        if scale <= DECIMALS:
-            return Amount.of_decimal(name, kind, width - scale, scale, required=required)
+    name, exact = _quoted(column), _digits(kind)
+    if exact is not None and exact[1] <= DECIMALS:
+        return Amount.of_decimal(name, kind, *exact, required=required)
     return Amount.of_text(as_text(column, kind), required=required)
+
+
+def _digits(kind: str) -> tuple[int, int] | None:
+    """How many digits a number of an exact type has at most, before the point and behind it."""
+    if kind in _WHOLE_NUMBERS:
+        return _WHOLE_NUMBERS[kind], 0
+    if not kind.startswith("DECIMAL("):
+        return None
+    width, scale = map(int, kind.removeprefix("DECIMAL(").removesuffix(")").split(","))
+    return width - scale, scale
+
+
+def _is_plain(kind: str) -> bool:
+    """Whether every number of a type is copied as it stands, where it is a quantity."""
+    digits = _digits(kind)
+    return digits is not None and max(digits) <= MOST_DIGITS
