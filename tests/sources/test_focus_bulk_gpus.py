@@ -8,9 +8,12 @@ import duckdb
 import pytest
 
 from finops.sources import bulk_sieve, focus
+from finops.sources.bulk_kept import QUANTITIES
 from finops.sources.gpu_shapes import catalogue, gpu_of
 from finops.sources.records import ChargeRecord
 from tests.sources.test_focus_bulk import (  # noqa: F401 - the same files in the same small chunks
+    COMMON,
+    TIMES,
     _small_chunks,
     both_ways,
     written,
@@ -104,3 +107,27 @@ def focus_lines_with_gpu(rows: list[dict[str, str]]) -> list[str]:
     """The texts in which the parser's own catalogue sees GPU time."""
     return [row["ChargeDescription"] for row in rows
             if gpu_of(None, None, [None, row["ChargeDescription"]])]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        "(i * 0.25)::DECIMAL(20,6)",
+        "-(i * 0.25)::DECIMAL(38,10)",
+        "CASE WHEN i % 3 > 0 THEN i END::BIGINT",
+        "(i / 64)::DECIMAL(38,30)",  # more decimals than are copied as they stand
+        "(i * 1000000000000)::DECIMAL(38,2)",  # more digits
+        "i::DOUBLE / 7",
+        "i::HUGEINT",
+        "CASE WHEN i % 3 = 0 THEN 'none' WHEN i % 3 = 1 THEN 'NULL' ELSE '1e3' END",
+    ],
+)
+def test_quantities_of_gpu_time_of_any_type(tmp_path: Path, quantity: str) -> None:
+    """Of a table's lines all cells are compared, as texts and as records."""
+    columns = ", ".join(f"{quantity} AS {name}" for name in QUANTITIES.values())
+    path = tmp_path / "lines.parquet"
+    money = "(i * 0.5)::DECIMAL(12,3) AS BilledCost, (i * 0.1)::DECIMAL(38,18) AS EffectiveCost"
+    select = f"SELECT {COMMON}, {TIMES}, {money}, {columns} FROM range(60) t(i)"
+    duckdb.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet)")
+    whole, _, _, _ = both_ways(path)
+    assert [one.line % 10 for one in whole] == [9] * 6
