@@ -343,6 +343,7 @@ earlier_peak_running|whole|most requests at once in the 28 days before the week
 earlier_days|whole|how many of those days were read
 begun|instant|when the process that the week ends with had been started at the latest
 kv_bytes_per_token|whole|bytes of KV cache a token takes on one GPU of this engine, by the model's configuration with the number of GPUs and the number type of the engine's own log, else by that log, else as stated of the workload
+gpus_told|whole|GPUs that the engine is spread over, where its log says so
 [engine_logs] start-up logs as handed over, and whose a person said they are (method §8.2)
 document|text|SHA-256 of the log
 number|whole|which start in it

@@ -1549,9 +1549,10 @@ class Cards:
         for number, pod in self.pods.items():
             mine = by_pod.get(pod, []) if pod[1] else []
             order = sorted(set(numbers[pod]), key=lambda one: (len(one), one))
-            if len(order) > 1 and len(mine) % len(order) == 0:
-                each, place = len(mine) // len(order), order.index(self.engines[number][0]["engine"])
-                mine = mine[place * each:(place + 1) * each]
+            each, place = self.told[number].get("gpus_told"), order.index(self.engines[number][0]["engine"])
+            if not each or each * len(order) > len(mine):
+                each = None if len(mine) % len(order) else len(mine) // len(order)
+            mine = mine[place * each:(place + 1) * each] if each else mine
             there = alone.get(at[number][1]) or by_host.get(at[number], [])
             if not mine and (len(there) == 1 or (
                     len(run[at[number]]) == 1 and self.told[number]["log_gpus"] == len(there))):
@@ -3128,7 +3129,8 @@ KINDS = {column: kind for kind, columns in {
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
         rows_rejected log_gpus log_max_model_len total_bytes gauge_kv_bytes given_kv_bytes
         seen_ms preempted edge log_max_num_seqs log_max_num_batched_tokens log_tensor_parallel
-        alone_non_torch_bytes prefix_queries prefix_hits earlier_peak_running earlier_days rank kv_tokens""",
+        alone_non_torch_bytes prefix_queries prefix_hits earlier_peak_running earlier_days rank kv_tokens
+        gpus_told""",
     Fraction: "capacity_ms gpu_ms",
     Decimal: """contracted contracted_unit_price list_unit_price billed effective report_billed report_effective gpu_count consumed_quantity amount
         cost pricing_quantity declared_price per_eur bound_seconds first_token_seconds

@@ -17,6 +17,7 @@ import pytest
 from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found, figures_not_found, leaves
 from tests.ledger import small_company
+from tests.ledger import test_gpus_by_log as by_log
 from tests.ledger import test_memory_hosts as hosts
 from tests.ledger import test_memory_in_reports as reported
 from tests.ledger import test_memory_table as told
@@ -65,6 +66,14 @@ FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         {"device"},
     ),
     "four cards": (shared.test_an_engine_on_four_cards_has_all_four_once, {"total_bytes"}),
+    "a spare card": (
+        by_log.test_a_card_that_the_engine_is_not_spread_over_holds_nothing_of_it,
+        {"gpus_told"},
+    ),
+    "ranks and spare cards": (
+        by_log.test_ranks_of_a_pod_have_as_many_cards_as_the_log_tells,
+        set(),
+    ),
     "a model on one and on two cards": (reported.spread_over_gpus, {"kv_bytes_per_token"}),
     "gauges of its own": (told.test_sglang_tells_its_memory_itself, {"workers"}),
 }

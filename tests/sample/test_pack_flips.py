@@ -62,9 +62,10 @@ NOT_USED_HERE = {
     # Every mark is of one kind.
     "readings": {"mark_kind"},
     # No step lies in the week, every label tells its setting and every pool the bytes of its tokens;
-    # all engines have cards.
+    # all engines have cards, and no pod more than its engines are spread over:
+    # test_memory_tables_again looks at one that has.
     "engine_settings": {
-        "kind", "log_gpus", "log_setting", "log_max_model_len", "given_kv_bytes",
+        "gpus_told", "kind", "log_gpus", "log_setting", "log_max_model_len", "given_kv_bytes",
         "earlier_peak_running",  # the week's own, which its sentence tells too
     },
     # Each engine's log is the only one of its pool, under one name: test_logs_again looks at others.

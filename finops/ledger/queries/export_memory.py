@@ -27,7 +27,7 @@ SETTINGS = ("series", "kind", "workers", "log_gpus", "log", "log_setting", "log_
             "gauge_kv_bytes", "given_kv_bytes", "sized_by_hand", "log_max_num_seqs",
             "log_max_num_batched_tokens", "log_tensor_parallel", "alone_non_torch_bytes",
             "prefix_queries", "prefix_hits", "earlier_peak_running", "earlier_days",
-            "begun", "kv_bytes_per_token")  # fmt: skip
+            "begun", "kv_bytes_per_token", "gpus_told")  # fmt: skip
 LOGS = ("document", "number", "started_at", "posted_at", "failed", "model", "served_names",
         "rank", "kv_tokens", "workload", "pod")  # fmt: skip
 WORKER = ("total_bytes", "weights_bytes", "kv_bytes", "graphs_bytes", "non_torch_bytes",
@@ -151,7 +151,7 @@ def _load(engine: EngineMemory, about: Told) -> tuple[Any, ...]:
         found.get("prefix_queries"), found.get("prefix_hits"),
         earlier[0] if earlier else None,
         max(1, (about.period.start - earlier[1]).days) if earlier else 0, engine.begun,
-        engine.kv.bytes_per_token if engine.kv else None,
+        engine.kv.bytes_per_token if engine.kv else None, engine.gpus_told,
     )  # fmt: skip
 
 

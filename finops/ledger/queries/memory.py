@@ -32,6 +32,11 @@ PARTITIONED = (
 )
 NO_DEVICE = "no GPU metrics for this engine: device total not measured"
 ONE_GPU = "how many GPUs an engine has is not known: its figures are of one GPU"
+SPARE_GPUS = (
+    "{} holds {} more GPUs than its log says it is spread over: they hold nothing of it, and stand idle in "
+    "its pod"
+)
+UNSEEN_GPUS = "{} is spread over {} GPUs by its log, and GPU metrics tell of {}: the others are not in this table"
 NO_LOG = "no start-up log of this start: weights, graphs and non-torch memory not measured"
 MEASURED = frozenset({"total", "used", "free", "driver", "other"})
 TWO_ENGINES = (
@@ -343,7 +348,7 @@ def _engine_values(engines: list[EngineMemory], flags: list[str]) -> dict[str, A
     counting = once(engines)
     figures = [(engine, found) for engine in counting if (found := engine.figures())]
     stale = sum(found.stale_ms for _, found in figures)
-    flags = [*flags, *_told_twice(engines)]
+    flags = [*flags, *_told_twice(engines), *_other_gpus(counting)]
     if any(not engine.is_told for engine in counting):
         flags = [*flags, NO_LOG]
     if stale:
@@ -386,6 +391,18 @@ def _told_twice(engines: Iterable[EngineMemory]) -> list[str]:
         if others
     ]
     return list(dict.fromkeys(said))
+
+
+def _other_gpus(engines: Iterable[EngineMemory]) -> list[str]:
+    """Engines whose log and GPU metrics tell of different numbers of GPUs."""
+    found = []
+    for one in engines:
+        seen, told = len(one.devices), one.gpus_told
+        if one.spare_gpus:
+            found.append(SPARE_GPUS.format(one.name, one.spare_gpus))
+        elif told and 0 < seen < told:
+            found.append(UNSEEN_GPUS.format(one.name, told, seen))
+    return found
 
 
 def _log_of(engine: EngineMemory) -> str | None:

@@ -65,6 +65,7 @@ class EngineMemory:
     set_aside: list[EngineMemory] = field(default_factory=list)
     counted_as: EngineMemory | None = None
     begun: datetime | None = None
+    spare_gpus: int = 0
 
     def __post_init__(self) -> None:
         self.by_hour = {row.hour: row for row in self.rows}
@@ -129,6 +130,12 @@ class EngineMemory:
         told = self.start.figures if self.start else {}
         parallel = (told.get("tensor_parallel") or 1) * (told.get("pipeline_parallel") or 1)
         return int(max(parallel, len(told.get("workers") or ())))
+
+    @property
+    def gpus_told(self) -> int | None:
+        """How many GPUs its log says it is spread over; None where no log says so."""
+        told = self.start.figures if self.start else {}
+        return self.gpus_by_log if told.get("tensor_parallel") else None
 
     @property
     def longest(self) -> int | None:
@@ -265,7 +272,10 @@ def fleet(period: Period, as_of: datetime | None = None) -> Fleet:
     for engine in engines:
         mine = list(held.get(engine.tenant, ())) if engine.tenant[1] else []
         mine.sort(key=_in_order)
-        mine = _own(mine, engine.series.engine, numbers[engine.tenant])
+        there = len(mine)
+        mine = _own(mine, engine.series.engine, numbers[engine.tenant], engine.gpus_told)
+        if engine.gpus_told:
+            engine.spare_gpus = max(0, there - len(mine) * len(numbers[engine.tenant]))
         mine = mine or by_host.get(_place(engine), [])
         engine.devices = [d.name for d in mine]
         for number, device in enumerate(mine):
@@ -320,13 +330,15 @@ def _host(instance: str) -> str:
     return name if port.isdigit() else instance
 
 
-def _own(devices: list[Device], number: str, numbers: set[str]) -> list[Device]:
-    """The GPUs of one of several data-parallel engines in a pod: vLLM deals them out in order."""
-    if len(numbers) < 2 or len(devices) % len(numbers):
-        return devices
+def _own(devices: list[Device], number: str, numbers: set[str], told: int | None) -> list[Device]:
+    """The GPUs of one of the data-parallel engines in a pod: vLLM deals them out in order, to each as
+    many as its log tells; where no log does, or of more than there are, all in equal parts."""
     order = sorted(numbers, key=lambda one: (len(one), one))
-    each, place = len(devices) // len(numbers), order.index(number)
-    return devices[place * each : (place + 1) * each]
+    each = told or 0
+    if not each or each * len(order) > len(devices):
+        each = 0 if len(devices) % len(order) else len(devices) // len(order)
+    place = order.index(number)
+    return devices[place * each : (place + 1) * each] if each else devices
 
 
 def _in_order(device: Device) -> tuple[int, str]:
