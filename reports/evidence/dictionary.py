@@ -325,7 +325,7 @@ count|whole|requests set back for want of room
 [engine_settings] start-up logs and labels of the engine (method §8, §9)
 series|whole|see engines
 kind|text|job, engine number and model: what stays the same when a pod is replaced
-workers|json|bytes on the GPU of each worker by rank, as its log prints them, else as the engine's gauges tell them
+workers|json|bytes on the GPU of each worker by rank, as its log prints them (non-torch also as what it prints of both together less the weights), else as the engine's gauges tell them
 log_gpus|whole|how many GPUs it has by its log; 1 without one
 log|text|SHA-256 of its start-up log
 log_setting|text|gpu_memory_utilization by the log, where no label tells it

@@ -70,6 +70,10 @@ FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         by_log.test_a_card_that_the_engine_is_not_spread_over_holds_nothing_of_it,
         {"gpus_told"},
     ),
+    "a newer log": (
+        by_log.test_non_torch_memory_is_what_newer_logs_print_beyond_the_weights,
+        {"workers"},
+    ),
     "ranks and spare cards": (
         by_log.test_ranks_of_a_pod_have_as_many_cards_as_the_log_tells,
         set(),

@@ -1,4 +1,5 @@
-"""A pod whose engine's log tells of another number of GPUs than its metrics do (method §8.5)."""
+"""What an engine's log tells of its GPUs: another number than metrics do, weights and non-torch memory
+as one figure (method §8.2, §8.5)."""
 
 from __future__ import annotations
 
@@ -71,3 +72,26 @@ def test_cards_that_no_metrics_tell_of_are_named(tmp_path: Path) -> None:
     (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
     assert row["gpus"] == 1 and closes(row)
     assert any("over 2 GPUs by its log, and GPU metrics tell of 1" in flag for flag in row["flags"])
+
+
+def test_non_torch_memory_is_what_newer_logs_print_beyond_the_weights(tmp_path: Path) -> None:
+    """From vLLM 0.27 one figure of both: 15.89 GiB, of which the model took 14.99."""
+    workload()
+    fleet = Fleet()
+    fleet.engine("chat-0", 0.5)
+    cards(fleet, 76_000)
+    path = gpu_fleet.log(tmp_path / "e.log")
+    text = (
+        path.read_text()
+        .replace("v0.26.0", "v0.33.0")
+        .replace(
+            "14.99 GiB for weight, 3.28 GiB for peak activation, 0.90 GiB for non-torch memory, and",
+            "15.89 GiB for consumed memory (weights + non-torch), 3.28 GiB for peak activation, and",
+        )
+    )
+    path.write_text(text)
+    ingested(fleet.write(tmp_path / "h.om"), path)
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    assert row["weights_bytes"] == round(14.99 * GIB)
+    assert row["non_torch_bytes"] == round(15.89 * GIB) - round(14.99 * GIB)
+    assert row["not_measured"] == ["other"] and closes(row)

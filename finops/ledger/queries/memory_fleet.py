@@ -158,7 +158,7 @@ class EngineMemory:
     def workers(self) -> Sequence[Mapping[str, Any]]:
         """What the log tells of each worker, by rank; without a log one, by the engine's gauges."""
         told = self.start.figures.get("workers") if self.start else None
-        return told or [self._gauges()]
+        return [_apart(one) for one in told] if told else [self._gauges()]
 
     def _gauges(self) -> dict[str, int]:
         names = ("weights_bytes", "kv_bytes", "graphs_bytes")
@@ -234,6 +234,15 @@ class Device:
     def partitioned(self) -> bool:
         """Whether it is a compute partition of an AMD card."""
         return any(is_partition(row.labels) for row in self.rows)
+
+
+def _apart(worker: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A worker's figures with non-torch memory by itself: from vLLM 0.27 a log prints it as one with
+    the weights, and the weights alone on another line."""
+    both, weights = worker.get("weights_and_non_torch_bytes"), worker.get("weights_bytes")
+    if worker.get("non_torch_bytes") is not None or both is None or weights is None:
+        return worker
+    return {**worker, "non_torch_bytes": both - weights} if both >= weights else worker
 
 
 def _within(spans: Mapping[int, Span], hour: datetime | None) -> list[Span]:
