@@ -189,7 +189,7 @@ def _never_counted(door: Door, at: datetime) -> list[str]:
     span = {"start": str((at - _PLAIN_DAY).timestamp()), "end": str(at.timestamp())}
     asked = span | {"match[]": f'{{__name__=~"{names}"}}'}
     known = _data(door, "/api/v1/label/__name__/values", asked)
-    return [f"{name}: {why}" for name, why in NEVER_COUNTED.items() if name in known]
+    return [f"it holds {name}: {why}" for name, why in NEVER_COUNTED.items() if name in known]
 
 
 def _deduplicated(flags: dict[str, str]) -> list[str]:

@@ -17,10 +17,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from finops.core.period import parse_instant
 from finops.ledger.access import Access, FetchFailed
@@ -196,14 +199,20 @@ def test_prometheus_says_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus here")
-def test_an_engine_whose_gauges_give_no_total_is_told(tmp_path: Path) -> None:
+def test_an_engine_whose_gauges_give_no_total_is_told(tmp_path: Path, client: Client) -> None:
     """Triton's tokens of one iteration are never asked for: the look at the store says that they are there."""
     metric = {"__name__": "nv_trt_llm_v1_metrics", "job": "triton", "instance": "t:8002"}
     rows = [{"metric": metric, "values": [[AFTER.timestamp() - 60, "12"]]}]
     with prometheus(tmp_path, from_samples(tmp_path, rows)) as url, Door(Access(url)) as door:
         (hint,) = probe(door, AFTER)["hints"]
-        assert hint.startswith("nv_trt_llm_v1_metrics: ") and "no total can be made" in hint
+        assert (
+            hint.startswith("it holds nv_trt_llm_v1_metrics: ") and "no total can be made" in hint
+        )
         assert probe(door, AFTER - timedelta(days=2))["hints"] == []
+        client.force_login(User.objects.create_superuser("Ada"))
+        with patch("reports.views.sources.timezone.now", return_value=AFTER):
+            page = client.post("/sources/test/", {"name": "triton", "url": url}).content.decode()
+    assert "no series of an engine" in page and "It holds nv_trt_llm_v1_metrics: " in page
 
 
 def test_a_source_keeps_what_its_store_said(store: Store) -> None:
