@@ -42,6 +42,32 @@ def test_two_jobs_on_one_target_are_told_and_a_rule_decides(tmp_path: Path) -> N
     (row,) = [w for w in facts(PERIOD, week="2026-W47").workloads if w.slug == "llama"]
     assert row.tokens is not None
     assert row.tokens.prompt == booked(600)
+    assert notices("duplicate-series") == []
+
+
+@pytest.mark.parametrize(
+    ("series", "kind", "rule"),
+    [
+        ((*vllm(600, 60), *vllm(600, 60, job="pods")), "duplicate-series", "job=pods"),
+        (
+            (*vllm(600, 60, scraper="a"), *vllm(600, 60, scraper="b")),
+            "replicas-suspected",
+            "scraper=b",
+        ),
+    ],
+)
+def test_what_was_decided_is_told_no_more(
+    tmp_path: Path, series: tuple[Shown, ...], kind: str, rule: str
+) -> None:
+    """Half of the period decided is not all of it: a rule that begins later leaves the earlier hours."""
+    take_in(tmp_path, series)
+    assert len(notices(kind)) == 1
+    decided = ("rule", "add", "out-of-scope", "--series", rule, "--by", "Ada")
+    number = command(*decided, "--from", "2026-11-16T03:00:00Z")["rule"]["number"]
+    assert len(notices(kind)) == 1
+    command("rule", "retire", number, "--by", "Ada")
+    command(*decided)
+    assert notices(kind) == []
 
 
 @pytest.mark.parametrize(

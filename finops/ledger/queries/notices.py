@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Count, Exists, OuterRef
 
-from finops.core.allocation import UNASSIGNED, Assigner
+from finops.core.allocation import OUT_OF_SCOPE, UNASSIGNED, Assigner
 from finops.core.facts import Notice
 from finops.core.period import Period, rfc3339
 from finops.core.series import Row
@@ -36,13 +37,25 @@ def notices(
             for one in money_exceptions(period, as_of)
         ),
         *_series_without_workload(ledger, assign),
-        *counted_twice(period, ledger, as_of),
+        *counted_twice(period, _in_scope(ledger, assign), as_of),
         *_incomplete_fetches(period, as_of),
         *_missing_hours(period, as_of),
         *_several_choices(period, as_of),
         *_told_twice(period, as_of),
         *memory_notices(period, as_of),
     )
+
+
+def _in_scope(ledger: TokenLedger, assign: Assigner) -> TokenLedger:
+    """The ledger without the series that rules put out of scope in all of the period: they are in no
+    figure, so that nothing is counted twice by them. That is how a person decides (method §2.7)."""
+    told = copy(ledger)
+    told.known = []
+    for known in ledger.known:
+        place_of = assign.by_hour(known.labels)
+        if any(place_of(row.hour_ms).kind != OUT_OF_SCOPE for row in known.rows):
+            told.known.append(known)
+    return told
 
 
 @dataclass(slots=True)
