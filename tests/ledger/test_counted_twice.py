@@ -184,6 +184,7 @@ def test_a_decode_role_is_known_by_its_transfers_and_a_rule_decides(tmp_path: Pa
     (row,) = [w for w in facts(PERIOD, week="2026-W47").workloads if w.slug == "llama"]
     assert row.tokens is not None
     assert (row.tokens.prompt, row.tokens.generation) == (booked(600), booked(61))
+    assert notices("prefill-and-decode-undecided") == []
 
 
 def test_several_answers_to_a_request_are_told(tmp_path: Path) -> None:

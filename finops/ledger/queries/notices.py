@@ -49,12 +49,19 @@ def notices(
 def _in_scope(ledger: TokenLedger, assign: Assigner) -> TokenLedger:
     """The ledger without the series that rules put out of scope in all of the period: they are in no
     figure, so that nothing is counted twice by them. That is how a person decides (method §2.7)."""
-    told = copy(ledger)
-    told.known = []
+    found = []
     for known in ledger.known:
         place_of = assign.by_hour(known.labels)
         if any(place_of(row.hour_ms).kind != OUT_OF_SCOPE for row in known.rows):
-            told.known.append(known)
+            found.append(known)
+    # What a decode role was sent is a part of its prompts: it goes with these.
+    counting = {known.engine for known in found if known.series.role == "prompt"}
+    told = copy(ledger)
+    told.known = [
+        known
+        for known in found
+        if known.series.role != "external_prompt" or known.engine in counting
+    ]
     return told
 
 
