@@ -23,6 +23,8 @@ from finops.sources.records import Account, EngineStartRecord, Parsed, Refused
 
 FORMATS: Final[tuple[str, ...]] = ("engine-log",)
 
+_JSON_LIST: Final = re.compile(rb"\[\s*[\[{\"\]]")
+"""Logs too may begin with a bracket: `[pod/…]`, `[rank0]:`, a time."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTAINER: Final = re.compile(
     r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?\S*) (?:std(?:out|err) [FP] )?",
@@ -66,7 +68,7 @@ class Process:
 
 def recognises(head: bytes, name: str) -> str | None:
     """The format's name when the document holds lines of an engine's start."""
-    if head.lstrip().startswith(b"[") or b'"__name__"' in head[:65536]:
+    if _JSON_LIST.match(head.lstrip()) or b'"__name__"' in head[:65536]:
         return None
     return FORMATS[0] if lines.CORE.search(head) else None
 

@@ -356,6 +356,9 @@ def test_a_log_is_known_by_its_lines_and_another_text_is_not(tmp_path: Path):
     assert registry.detect(path, "engine.log") == "engine-log"
     (record,) = registry.parse(path, "engine.log").records
     assert record.engine.workers[0].kv_bytes == round(3.76 * GIB)
+    for start in ("[pod/chat-0/vllm] ", "[rank0]: ", "[2026-11-29 10:00:00] "):
+        path.write_text(start + log.NO_BLOCKS + "\n")
+        assert registry.detect(path, "engine.log") == "engine-log"
     path.write_text("nothing here\n")
     with pytest.raises(Refused, match="no line of an engine's start"):
         list(registry.parse(path, "engine.log", "engine-log").records)
