@@ -42,7 +42,7 @@ class Ahead(Generic[Piece, Found]):
     ) -> None:
         self._engine, self._take_piece, self._work = engine, take_piece, work
         count = threads + 1 if threads > 1 else 1
-        self._free = [engine.side(number) for number in range(count)]
+        self._free = [engine.side(place) for place in range(count)]
         self._threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self._begun: deque[Begun[Piece, Found]] = deque()
         self._returned: Piece | None = None

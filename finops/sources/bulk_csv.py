@@ -193,7 +193,7 @@ class CsvLines:
         line_feed = line_feed_of(chunk)
         if line_feed is None:
             return None
-        scratch = self._scratch / f"chunk-{side.number}.csv"
+        scratch = self._scratch / f"chunk-{side.place}.csv"
         _write(scratch, chunk.content)
         for way in self._ways(chunk):
             line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
@@ -238,6 +238,7 @@ class CsvLines:
             return one.result()
         except duckdb.OutOfMemoryException:
             ahead.wait()
+        self._engine.renew(one.side)
         try:
             return self._summed(one.piece, one.side)
         except duckdb.OutOfMemoryException:

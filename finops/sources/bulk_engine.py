@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from finops.sources.records import Refused
@@ -29,14 +29,16 @@ _SETTINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Side:
-    """A connection of its own to the engine, for one thread at a time, and its number.
+    """A connection of its own to the engine, for one thread at a time; its place among those there are,
+    and the number after which its tables are called.
 
     What it is asked may fail for want of memory.
     """
 
     connection: DuckDBPyConnection
+    place: int
     number: int
 
 
@@ -49,6 +51,7 @@ class Engine:
     def __init__(self, connection: DuckDBPyConnection, folder: str) -> None:
         self._connection = connection
         self._limit = 0
+        self._sides = count()
         self.folder = folder
         self.wait: Callable[[], None] = lambda: None
 
@@ -106,9 +109,20 @@ class Engine:
         self.wait()
         return True
 
-    def side(self, number: int) -> Side:
+    def side(self, place: int) -> Side:
         """One more connection."""
-        return Side(self._connection.cursor(), number)
+        return Side(self._connection.cursor(), place, next(self._sides))
+
+    def renew(self, side: Side) -> None:
+        """Gives a side that had no room another connection and number: where the engine had none left
+        to take a table back either, nobody can make one of that name again."""
+        import duckdb
+
+        for table in ("found", "others", "whole"):
+            with suppress(duckdb.Error):
+                side.connection.execute(f"DROP TABLE IF EXISTS {table}_{side.number}")
+        side.connection.close()
+        side.connection, side.number = self._connection.cursor(), next(self._sides)
 
     def widen(self) -> bool:
         """Gives the engine more memory for the rest of the document; False when it has all."""

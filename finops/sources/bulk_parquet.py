@@ -154,6 +154,7 @@ class ParquetLines:
     ) -> Iterator[Any]:
         """Rows for which the engine had no room: nobody else at work; then in smaller pieces, then
         with more memory, as far as either goes."""
+        self._engine.renew(side)
         try:
             summed = self._summed(rows, side)
         except _out_of_memory():
