@@ -14,6 +14,7 @@ from finops.ledger.models import Charge, Document, ReadingBlock, Snapshot, Token
 from finops.ledger.operations.documents import stored
 from tests.ledger.doors import command, ingested
 from tests.ledger.focus_files import focus_file
+from tests.ledger.stores import replay
 from tests.paths import RECORDED
 from tests.trail.test_chain import triggers_off
 
@@ -95,6 +96,24 @@ def test_changed_tokens_and_readings() -> None:
     with triggers_off():
         ReadingBlock.objects.filter(pk=ReadingBlock.objects.order_by("pk")[0].pk).update(readings=1)
     assert "readings were counted" in check()[1]
+
+
+def test_the_same_bytes_of_two_sources_are_no_problem() -> None:
+    """A store read at two addresses, or moved to another: one document, whose readings each source has."""
+    asked = ("--from", "2026-11-29T14:00:00Z", "--to", "2026-11-29T15:00:00Z")
+    with replay() as store:
+        for url in (store.url, store.url.replace("127.0.0.1", "localhost")):
+            assert command("collect", "--url", url, *asked)["ok"]
+    assert Document.objects.count() == 1
+    assert check() == (True, "")
+    last = ReadingBlock.objects.order_by("-pk")[0]
+    with triggers_off():
+        ReadingBlock.objects.filter(pk=last.pk).update(readings=last.readings - 1)
+    count = Document.objects.get().readings
+    assert (
+        f"{count} readings were counted, {count - 1} of {last.series.target.source.name} are"
+        in (check()[1])
+    )
 
 
 OWNED = """{"rate_card": "rack", "currency": "EUR", "valid_from": "2026-09-10T00:00:00Z", "rates": [],

@@ -48,7 +48,7 @@ def miscounted_documents() -> Iterator[str]:
     again = _sums(Reread.objects, "charges")
     summed_again = _sums(Reread.objects, "rows_summed")
     rejected = _counts(RejectedRow.objects, "pk")
-    readings = _sums(ReadingBlock.objects, "readings")
+    readings = _readings_by_source()
     requests = _sums(UsageHour.objects, "requests")
     for one in Document.objects.order_by("pk").iterator(chunk_size=500):
         found = {
@@ -57,12 +57,15 @@ def miscounted_documents() -> Iterator[str]:
                 one.account.get("rows_summed", 0) + summed_again.get(one.pk, 0),
                 summed.get(one.pk, 0),
             ),
-            "readings": (one.readings, readings.get(one.pk, 0)),
             "usage records": (one.account.get("records", 0), requests.get(one.pk, 0)),
         }
         for what, (said, is_now) in found.items():
             if said != is_now:
                 yield f"{one.name}: {said} {what} were counted, {is_now} are there"
+        for source, is_now in readings.get(one.pk, {"": 0}).items():
+            if one.readings != is_now:
+                of_source = f" of {source}" if len(readings.get(one.pk, {})) > 1 else ""
+                yield f"{one.name}: {one.readings} readings were counted, {is_now}{of_source} are there"
         if rejected.get(one.pk, 0) > one.rows_rejected:
             yield f"{one.name}: more rejected rows are there than were counted"
         accounted = one.charges + one.rows_rejected
@@ -72,6 +75,18 @@ def miscounted_documents() -> Iterator[str]:
                 f"{one.name}: rows read are not charges, splits of charges and rejections, nor lines "
                 "in kept sums"
             )
+
+
+def _readings_by_source() -> dict[str, dict[str, int]]:
+    """How many readings of each document are there, by source: two stores, or one at two addresses, may
+    give the same bytes, which each source has whole."""
+    rows = ReadingBlock.objects.order_by().values_list(
+        "document_id", "series__target__source__name"
+    )
+    found: dict[str, dict[str, int]] = {}
+    for document, source, readings in rows.annotate(found=Sum("readings")):
+        found.setdefault(document, {})[source] = readings
+    return found
 
 
 def _counts(those: Any, field: str) -> dict[str, int]:
