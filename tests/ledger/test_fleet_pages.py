@@ -171,6 +171,13 @@ def test_a_series_is_explained_by_as_much_as_tells_it_apart(tmp_path: Path) -> N
         command("explain", "vllm:prompt_tokens_total", hour)
     with pytest.raises(CommandError, match="no series"):
         command("explain", 'vllm:prompt_tokens_total{engine="7"}', hour)
+    # Another source tells of the same engine: the source's name tells the two apart.
+    (tmp_path / "new.om").write_text(openmetrics([RESTARTED], range(-6, 40)))
+    call_command("ingest", tmp_path / "new.om", "--source", "second", stdout=StringIO())
+    with pytest.raises(CommandError, match=r"2 series fit .* of second "):
+        command("explain", 'vllm:prompt_tokens_total{engine="0"}', hour)
+    of_one = 'vllm:prompt_tokens_total{engine="0",source="second"}'
+    assert command("explain", of_one, hour)["source"] == "second"
 
 
 def test_people_read_series_and_explanations_line_by_line(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Unknown(ValueError):
 
 def series_named(text: str) -> Series:
     """A series by its number, or by its metric and as many labels as tell it from the others, as
-    `series` and `totals` write them. Raises Unknown."""
+    `series` and `totals` write them; `source` may stand among them. Raises Unknown."""
     if text.isascii() and text.isdigit():
         found = list(Series.objects.filter(pk=int(text)))
     else:
@@ -36,14 +36,15 @@ def series_named(text: str) -> Series:
             wanted = parse_matchers(inner) if inner else ()
         except ValueError as error:
             raise Unknown(f"{text[:200]!r} is no series: {error}") from None
-        rows = Series.objects.filter(metric=metric.strip()).order_by("pk")
+        rows = Series.objects.filter(metric=metric.strip()).select_related("target__source")
+        rows = rows.order_by("pk")
         written = [row for row in rows if str(row) == text.replace(", ", ",")]
-        fitting = [row for row in rows if all(one.holds(row.labels) for one in wanted)]
+        fitting = [row for row in rows if all(one.holds(row.rule_labels) for one in wanted)]
         found = written or fitting
     if not found:
         raise Unknown(f"no series {text[:200]!r} in the ledger; `series` lists them")
     if len(found) > 1:
-        told = "; ".join(f"{row.pk} {row}" for row in found[:MOST_NAMED])
+        told = "; ".join(f"{row.pk} of {row.target.source} {row}" for row in found[:MOST_NAMED])
         raise Unknown(f"{len(found)} series fit {text[:200]!r}; say which: {told}")
     return found[0]
 
