@@ -329,6 +329,12 @@ def drain(url: str, since: datetime, until: datetime, at_once: int | None = None
         def unpacked(self, body: bytes, place: bytearray | None = None) -> bytes:
             return body
 
+    def thrown_away(door: Door, listing: Any, coming: Any, period: Period) -> store.Gathered:
+        for _ in coming:  # an answer that holds nothing would be asked for by queries as well
+            pass
+        return store.Gathered()
+
+    store._gather_remotely = thrown_away
     with Door(Access(url)) as door:
         told = probe(door, until)
     access = Access(url, product=told["product"] or "", remote_read=told["remote_read"])
