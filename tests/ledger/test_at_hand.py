@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, count
 from random import Random
 from typing import Any
 
@@ -159,6 +159,30 @@ def test_window_after_window_gives_what_the_whole_gives(
     assert differing(by_hand, whole) == []
     # Each of the engines and of their GPUs is a target, in each window: more than half are taken.
     assert taken > len(readings) * hours // each
+
+
+def test_every_shard_of_a_window_finds_what_it_needs_at_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the third day, too: the window after midnight needs an hour of the day before yesterday."""
+    first = round(START.timestamp() * 1000)
+    times = range(first, first + 32 * HOUR_MS, 60_000)
+    shards = [[engine(f"e{n}1", Random(n), times)] for n in range(2)]
+    at_hand, source, taken = AtHand(), a_source("shards"), list[int]()
+    ready = AtHand.ready
+
+    def counting(self: AtHand, since: Any) -> Any:
+        found = ready(self, since)
+        taken.append(sum(map(len, found.values())))
+        return found
+
+    monkeypatch.setattr(AtHand, "ready", counting)
+    number = count()
+    for window in zip(*(windows_of(shard, 32, 4) for shard in shards), strict=True):
+        for found in window:
+            post(source, next(number), found, at_hand)
+    # Eight windows in two shards, of an engine and its GPU each.
+    assert len(taken) == 16 and min(taken) == 2
 
 
 @pytest.mark.parametrize("hand", [True, False])

@@ -40,15 +40,17 @@ ELSEWHERE = frozenset((*NODE_ROLES, PROCESS_ROLE))
 DERIVED = frozenset(("kv_usage", *DEVICE_ROLES, *ELSEWHERE))
 """Roles that hours are derived of; a target without any has only counters that stand beside."""
 
+# For each series by its index, never by all blocks: the cost of asking must not grow with history.
 _OTHERS = """
 SELECT wanted.id
 FROM unnest(%s::bigint[], %s::timestamptz[]) AS wanted(id, hour)
-WHERE EXISTS (
+CROSS JOIN LATERAL (
     SELECT 1 FROM ledger_readingblock block
     WHERE block.series_id = wanted.id AND block.hour >= date_bin('12 hours', wanted.hour, 'epoch')
       AND block.last_ms >= (extract(epoch FROM wanted.hour) * 1000)::bigint
       AND block.document_id <> ALL(%s)
-)
+    LIMIT 1
+) found
 """
 _COUNTS = """
 SELECT target_id, count(*) FROM ledger_series
@@ -205,7 +207,8 @@ class AtHand:
                 self._held[pk].forget_before(from_ms, late)
         self._fresh.clear()
         self._times.clear()
-        day_ms = (from_ms // DAY_MS - 1) * DAY_MS
+        # The other shards of this window are asked for from the day before it on, and an hour earlier.
+        day_ms = (from_ms // DAY_MS - 2) * DAY_MS
         self._documents = {name: last for name, last in self._documents.items() if last >= day_ms}
 
     def _look_up(self, keys: Sequence[int]) -> None:
