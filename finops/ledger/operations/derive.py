@@ -85,8 +85,10 @@ JOIN ledger_series series ON series.target_id = target.id
 CROSS JOIN LATERAL (
     SELECT max(hour) AS hour FROM ledger_readingblock WHERE series_id = series.id
 ) newest
-JOIN ledger_readingblock block ON block.series_id = series.id
-    AND block.hour >= date_bin('12 hours', newest.hour, 'epoch')
+CROSS JOIN LATERAL (
+    SELECT max(last_ms) AS last_ms FROM ledger_readingblock
+    WHERE series_id = series.id AND hour >= date_bin('12 hours', newest.hour, 'epoch')
+) block
 WHERE target.source_id = %s
 GROUP BY target.job
 """

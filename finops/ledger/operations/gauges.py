@@ -111,7 +111,8 @@ class Gauges:
         return Gauge()
 
 
-# The last reading before an hour lies in a block that begins before it, in the half day of the last such
+# By the index of each series (`OFFSET 0`: never a search through all blocks, whatever the server makes of
+# their number). The last reading before an hour lies in a block that begins before it, in the half day of the last such
 # block; those that reach into the hour or beyond are found anyway.
 _BEFORE = """
 SELECT block.series_id, block.replica, block.payload
@@ -119,9 +120,13 @@ FROM unnest(%s::bigint[]) AS key (id)
 CROSS JOIN LATERAL (
     SELECT max(hour) AS hour FROM ledger_readingblock WHERE series_id = key.id AND hour < %s
 ) last
-JOIN ledger_readingblock block ON block.series_id = key.id
-    AND block.hour >= date_bin('12 hours', last.hour, 'epoch') AND block.hour <= last.hour
-    AND block.last_ms >= (extract(epoch FROM last.hour) * 1000)::bigint AND block.last_ms < %s
+CROSS JOIN LATERAL (
+    SELECT * FROM ledger_readingblock
+    WHERE series_id = key.id
+      AND hour >= date_bin('12 hours', last.hour, 'epoch') AND hour <= last.hour
+      AND last_ms >= (extract(epoch FROM last.hour) * 1000)::bigint AND last_ms < %s
+    OFFSET 0
+) block
 ORDER BY block.series_id, block.replica, block.hour, block.first_ms, block.id
 """
 

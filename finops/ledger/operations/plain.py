@@ -55,11 +55,12 @@ CROSS JOIN LATERAL (
 _MARKED_ELSEWHERE = """
 SELECT wanted.id
 FROM unnest(%s::bigint[], %s::timestamptz[]) AS wanted(id, hour)
-WHERE EXISTS (
+CROSS JOIN LATERAL (
     SELECT 1 FROM ledger_readingblock block
     WHERE block.series_id = wanted.id AND block.hour >= date_bin('12 hours', wanted.hour, 'epoch')
       AND block.last_ms >= (extract(epoch FROM wanted.hour) * 1000)::bigint AND block.document_id <> %s
-)
+    LIMIT 1
+) found
 """
 
 
