@@ -9,8 +9,8 @@ The form is canonical: series in the order of metric and labels, samples in the 
 sample given twice kept once. The same readings give the same bytes, whatever order they came in
 (for one version of the compressor; the lock file holds it).
 
-A block begins with 1 and holds its columns as they are, or is a zlib stream of them where they are
-long.
+A block begins with 1 and holds its columns as they are; where they are long it begins with 2, their
+length and a Zstandard frame of them. A zlib stream of them is still read.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ MAX_LZMA_MEMORY_BYTES: Final = 1 << 28
 LARGE_BYTES: Final = 1 << 20
 LEVEL, LEVEL_OF_LARGE = 9, 3
 PLAIN: Final = b"\1"
+PACKED: Final = b"\2"
+LEVEL_OF_BLOCKS: Final = 1
 MAX_PLAIN_BYTES, MAX_PLAIN_BYTES_A_READING = 640, 3
 _Label = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -79,7 +81,9 @@ def pack_with(times: Sequence[bytes], values: Sequence[array[float]]) -> list[by
 def _packed(payload: bytes, readings: int) -> bytes:
     """Counts mostly take few bytes as they are; to compress them costs more than it saves."""
     most = max(MAX_PLAIN_BYTES, MAX_PLAIN_BYTES_A_READING * readings)
-    return PLAIN + payload if len(payload) <= most else zlib.compress(payload, 1)
+    if len(payload) <= most:
+        return PLAIN + payload
+    return PACKED + counted(len(payload)) + bytes(cramjam.zstd.compress(payload, LEVEL_OF_BLOCKS))
 
 
 def unpack(block: bytes) -> tuple[array[int], array[float]]:
@@ -98,7 +102,11 @@ def unpack_between(block: bytes, from_ms: int, until_ms: int) -> tuple[array[int
 
 def payload_of(block: bytes) -> bytes:
     """What a block holds, unpacked where it was packed; Refused when it is damaged."""
-    return block[len(PLAIN) :] if block.startswith(PLAIN) else _inflated(block)
+    if block.startswith(PLAIN):
+        return block[len(PLAIN) :]
+    return (
+        _unfolded(block[len(PACKED) :], "block") if block.startswith(PACKED) else _inflated(block)
+    )
 
 
 def _inflated(block: bytes) -> bytes:
@@ -209,7 +217,7 @@ def _as_json(names: list[list[object]]) -> bytes:
 def _payload(document: bytes) -> bytes:
     """What a document holds, unpacked in bounded memory."""
     if document.startswith(MAGIC):
-        return _unfolded(document)
+        return _unfolded(document[len(MAGIC) :], "document")
     if not document.startswith(MAGIC_BY_LZMA):
         raise Refused("samples: this is not a document of samples (no HRS2 at its start)")
     engine = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_LZMA_MEMORY_BYTES)
@@ -222,18 +230,19 @@ def _payload(document: bytes) -> bytes:
     return payload
 
 
-def _unfolded(document: bytes) -> bytes:
-    cursor = Cursor(document[len(MAGIC) :])
+def _unfolded(packed: bytes, what: str) -> bytes:
+    """What a length and a frame of Zstandard hold, in memory of just that length."""
+    cursor = Cursor(packed)
     size = cursor.count()
     if size > MAX_PAYLOAD_BYTES:
-        raise Refused("samples: the document is too large")
+        raise Refused(f"samples: the {what} is too large")
     payload = bytearray(size)
     try:
-        length = cramjam.zstd.decompress_into(document[len(MAGIC) + cursor.at :], payload)
+        length = cramjam.zstd.decompress_into(packed[cursor.at :], payload)
     except cramjam.DecompressionError as error:
-        raise Refused(f"samples: the document cannot be read ({error})") from None
+        raise Refused(f"samples: the {what} cannot be read ({error})") from None
     if length != size:
-        raise Refused("samples: the document ends too early")
+        raise Refused(f"samples: the {what} ends too early")
     return bytes(payload)
 
 

@@ -17,6 +17,7 @@ from finops.sources.sample_columns import write_all_times, write_times
 from finops.sources.samples import (
     MAGIC,
     MAGIC_BY_LZMA,
+    PACKED,
     PLAIN,
     are_rising,
     decode,
@@ -106,7 +107,8 @@ def test_the_order_of_arrival_does_not_change_the_bytes(
 
 @given(st.binary(max_size=200))
 def test_hostile_blocks_are_refused(noise: bytes) -> None:
-    for hostile in (noise, PLAIN + noise, zlib.compress(noise)):
+    frame = struct.pack("<I", len(noise)) + bytes(cramjam.zstd.compress(noise))
+    for hostile in (noise, PLAIN + noise, PACKED + noise, PACKED + frame, zlib.compress(noise)):
         try:
             unpack(hostile)
         except Refused:
@@ -178,6 +180,10 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         list(decode(MAGIC + struct.pack("<I", 1 << 19) + frame))
     with pytest.raises(Refused, match="too large"):
         unpack(zlib.compress(b"\0" * (2 << 20)))
+    with pytest.raises(Refused, match="block is too large"):
+        unpack(PACKED + struct.pack("<I", 2 << 20) + frame)
+    with pytest.raises(Refused, match="block cannot be read"):
+        unpack(PACKED + struct.pack("<I", 1 << 19) + frame)
 
 
 def test_a_length_that_is_not_the_payloads_is_refused() -> None:
