@@ -7,7 +7,7 @@ one statement is held at a time. Everything but the rows of the table asked for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,8 @@ _INSERT: Final = re.compile(
 )
 _CREATE: Final = re.compile(rf"CREATE TABLE (?:IF NOT EXISTS )?({_TABLE}) ?\(", re.IGNORECASE)
 _COLUMN: Final = re.compile(rf"\s+({_NAME})\s")
+_PIECE: Final = re.compile(rf"(?:{_NAME}|'(?:[^']|'')*'|\([^()]*\)|[^,])+")
+"""What stands between the commas of a CREATE TABLE's first line."""
 _NO_COLUMNS: Final = ("PRIMARY", "KEY", "UNIQUE", "CONSTRAINT", "INDEX", "FULLTEXT", "CHECK",
                       "FOREIGN", "SPATIAL", "EXCLUDE", "LIKE")  # fmt: skip
 _PLAIN: Final = r"[^,()'\s][^,()']*"
@@ -47,7 +49,7 @@ def is_dump(head: bytes) -> bool:
     """Whether a document begins as a text dump of a database."""
     start = head[:4096]
     return any(words in start for words in _HEADS) or start.lstrip().startswith(
-        (b"COPY ", b"INSERT INTO ")
+        (b"COPY ", b"INSERT INTO ", b"CREATE TABLE ")
     )
 
 
@@ -76,7 +78,7 @@ class Dump:
             elif found := _INSERT.match(line):
                 yield from self._statement(found, table, number, line, lines)
             elif found := _CREATE.match(line):
-                self._columns[_bare(found.group(1))] = list(_columns_of(lines))
+                self._columns[_bare(found.group(1))] = list(_columns_of(line[found.end() :], lines))
 
     def _note(self, table: str) -> None:
         if table not in self.tables and len(self.tables) < MOST_NAMED:
@@ -177,12 +179,23 @@ class Dump:
         return _ESCAPED.sub(_unescaped, quoted) if escaped else quoted
 
 
-def _columns_of(lines: Iterator[tuple[int, str]]) -> Iterator[str]:
-    """The columns that the lines of a CREATE TABLE name, to its end."""
+def _columns_of(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
+    """The columns that a CREATE TABLE names, to its end: a line each, but for those that stand in the
+    rest of its first line, all of them where the statement ends there."""
+    yield from _told(f" {piece.strip()} " for piece in _PIECE.findall(first))
+    if first.rstrip().endswith(";"):
+        return
     for _, line in lines:
         if line.startswith(")"):
             return
-        found = _COLUMN.match(line)
+        yield from _told([line])
+        if line.rstrip().endswith(";"):
+            return
+
+
+def _told(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        found = _COLUMN.match(text)
         if found and found.group(1).upper() not in _NO_COLUMNS:
             yield _plain(found.group(1))
 

@@ -104,6 +104,23 @@ def test_a_table_of_mysql_is_read_by_a_mapping(tmp_path: Path) -> None:
     assert parsed.account.rows_read == 3
 
 
+@pytest.mark.parametrize(
+    "create",
+    [
+        "CREATE TABLE usage_log (id int, model text DEFAULT 'a, (b', tokens_in int, tokens_out int, "
+        "done_at numeric(10, 2), note text, PRIMARY KEY (id, model));",
+        "CREATE TABLE usage_log (id int,\n model text,\n tokens_in int,\n tokens_out int,\n"
+        " done_at text,\n note text);",
+    ],
+)
+def test_rows_behind_a_table_made_in_one_line_are_read(tmp_path: Path, create: str) -> None:
+    """Once they were taken for more of the statement, to the next line with a bracket."""
+    rows = "INSERT INTO usage_log VALUES (1,'m',217,32,'2026-11-29 14:34:49.164',NULL);"
+    others = "CREATE TABLE others (\n  id int\n);\nINSERT INTO others VALUES (1);"
+    _, found = read(tmp_path, f"{create}\n{rows}\n{others}\n", MAPPING)
+    assert [(r.request, r.prompt_tokens, r.generation_tokens) for r in found] == [("1", 217, 32)]  # type: ignore[attr-defined]
+
+
 def test_strings_keep_what_is_in_them(tmp_path: Path) -> None:
     (tmp_path / "d.sql").write_text(MYSQL)
     rows = [values for _, values, _ in Dump(tmp_path / "d.sql", "d.sql").rows("usage_log")]
