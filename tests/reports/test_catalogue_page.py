@@ -21,7 +21,7 @@ def test_lines_of_an_unknown_machine_are_listed_until_they_are_gone(
 ) -> None:
     assert "Nothing: every line" in admin.get("/catalogue/").content.decode()
     cheap = ODD | {"ChargeDescription": "GPU Quux-1 hours", "BilledCost": "1", "EffectiveCost": "1"}
-    dear = ODD | {"BilledCost": "3", "EffectiveCost": "2.5"}
+    dear = ODD | {"BilledCost": "3", "EffectiveCost": "2.5", "ResourceName": "legacy-gpu-1"}
     (document,) = ingested(
         focus_file(tmp_path / "a.csv", {}, cheap, dear, dear | {"ResourceId": "i-2"})
     )
@@ -29,9 +29,11 @@ def test_lines_of_an_unknown_machine_are_listed_until_they_are_gone(
     assert (first["description"], first["lines"]) == (ODD["ChargeDescription"], 2)
     assert (first["billed"], first["effective"], first["currency"]) == ("6", "5.0", "USD")
     assert (first["document"], first["line"]) == (document["sha256"], 4)
+    assert (first["resource"], second["resource"]) == ("legacy-gpu-1", None)
     assert (second["lines"], second["effective"]) == (1, "1")
     page = admin.get("/catalogue/").content.decode()
     assert page.index("GPU Quux-9000 hours") < page.index("GPU Quux-1 hours")
+    assert "resource legacy-gpu-1" in page
     assert f"/imports/documents/{document['sha256']}/" in page
     ingested(focus_file(tmp_path / "b.csv", {}, {"ResourceId": "i-2"}))
     assert command("unrecognised")["unrecognised"] == []

@@ -17,7 +17,8 @@ from .evidence import Document, Source
 from .fields import NumericField
 
 BLOCK_MS = 12 * HOUR_MS
-"""No block of readings reaches over a multiple of this: noon and midnight, UTC."""
+"""No block of readings reaches over a multiple of this: noon and midnight, UTC. The half day of an instant is
+`date_bin('12 hours', instant, 'epoch')` where a query is written out."""
 
 
 class Target(models.Model):

@@ -27,7 +27,8 @@ def review_list(most: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """Current charges of unrecognised GPU time, those alike in what they are of in one row: at most
     so many rows, and how many there are.
 
-    Each row has what names the machine, how many lines there are, the days they span, their exact
+    Each row has what names the machine, the name of one of its resources (it may be what looks like
+    GPU time), how many lines there are, the days they span, their exact
     cost, and the first of the lines by document and line. What costs most comes first.
     """
     rows = (
@@ -40,6 +41,7 @@ def review_list(most: int | None = None) -> tuple[list[dict[str, Any]], int]:
             effective=Sum("effective_cost"),
             first=Min("charge_start"),
             last=Max("charge_end"),
+            resource=Min("resource_name"),
             example=Min("pk"),
         )
     )
@@ -50,7 +52,8 @@ def review_list(most: int | None = None) -> tuple[list[dict[str, Any]], int]:
 
 
 def _row(row: dict[str, Any], example: Charge) -> dict[str, Any]:
-    names = ("provider", "service", "sku", "instance_type", "description", "currency", "lines")
+    names = ("provider", "service", "sku", "instance_type", "description", "resource", "currency",
+             "lines")  # fmt: skip
     return {name: row[name] for name in names} | {
         "issuer": row["snapshot__issuer"],
         "unit": row["consumed_unit"],
