@@ -5,13 +5,15 @@ from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
 
+from finops.core.wording import counted_text
+
 COUNTS = (
-    ("charges", "charges"),
-    ("rows_summed", "lines kept as sums"),
-    ("readings", "readings"),
-    ("records", "records"),
-    ("rows_in_parent", "lines that are part of another line"),
-    ("rows_rejected", "lines rejected"),
+    ("charges", "charge", ""),
+    ("rows_summed", "line", " kept in sums"),
+    ("readings", "reading", ""),
+    ("records", "record", ""),
+    ("rows_in_parent", "line", " inside another line"),
+    ("rows_rejected", "line", " rejected"),
 )
 AMOUNTS = (
     ("totals", "All lines"),
@@ -42,9 +44,11 @@ def _paragraph(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _details(document: dict[str, Any]) -> Iterator[str]:
-    counts = [f"{document[key]:,} {words}" for key, words in COUNTS if document.get(key)]
+    counts = [
+        counted_text(document[key], noun) + rest for key, noun, rest in COUNTS if document.get(key)
+    ]
     if document.get("rows_read"):
-        yield f"{document['rows_read']:,} lines read: {', '.join(counts) or 'nothing kept'}"
+        yield f"{counted_text(document['rows_read'], 'line')} read: {', '.join(counts) or 'nothing kept'}"
     elif counts:
         yield ", ".join(counts)
     for key, words in AMOUNTS:

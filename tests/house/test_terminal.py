@@ -37,7 +37,7 @@ def test_an_account_says_what_came_in_and_what_did_not() -> None:
     ])  # fmt: skip
     assert text.splitlines() == [
         "✓ october.csv: posted (focus 1.2)",
-        "    1,200 lines read: 1,199 charges, 1 lines rejected",
+        "    1,200 lines read: 1,199 charges, 1 line rejected",
         "    All lines: USD billed 12,345.670, effective 11.1",
         "    Delivery: AWS · 0123 · 2026-10, current",
         "    Unknown columns: Id",
