@@ -14,6 +14,7 @@ from math import ceil
 from typing import Any, Final
 
 from .kv_layers import Layer, layers_of, text_part, whole
+from .kv_models import as_its_class
 from .weights import weights_bytes
 
 FULL_BYTES: Final = {
@@ -71,10 +72,10 @@ def kv_shape(
     for parallelism, lengths and cache types that cannot be.
     """
     _check(tensor_parallel, pipeline_parallel, max_model_len)
-    text = text_part(config)
+    notes: list[str] = []
+    text = as_its_class(text_part(config), notes)
     layers = layers_of(text)
     _check_layers(layers, pipeline_parallel)
-    notes: list[str] = []
     value_bytes = _value_bytes(text, config, kv_dtype, notes)
     length = max_model_len or whole(text, *LONGEST_KEYS)
     sizes = [_layer_bytes(layer, tensor_parallel, value_bytes) for layer in layers]
@@ -94,7 +95,7 @@ def kv_shape(
             config, tensor_parallel=tensor_parallel, stages=stages, notes=notes
         ),
         max_model_len=length,
-        is_single_group=len({_group(one) for one in keeping}) == 1 and keeping[0].kind != "state",
+        is_single_group=len({_group(one) for one in keeping}) == 1 and not _has_state(keeping[0]),
         notes=tuple(notes),
     )
 
@@ -143,9 +144,9 @@ def _layer_bytes(layer: Layer, tensor_parallel: int, value_bytes: Fraction) -> F
     if layer.kind != "attention":
         return Fraction(0)
     if layer.latent is not None:
-        return _latent_bytes(layer, value_bytes) + _index_bytes(layer)
+        return layer.times * (_latent_bytes(layer, value_bytes) + _index_bytes(layer))
     heads = max(1, ceil(layer.kv_heads / tensor_parallel))
-    return heads * (layer.key_size + layer.value_size) * value_bytes
+    return layer.times * heads * (layer.key_size + layer.value_size) * value_bytes
 
 
 def _latent_bytes(layer: Layer, value_bytes: Fraction) -> Fraction:
@@ -164,6 +165,10 @@ def _index_bytes(layer: Layer) -> Fraction:
 def _group(layer: Layer) -> tuple[object, ...]:
     """What layers must have in common for blocks × block size to be tokens of the pool."""
     return layer.kind, layer.window, layer.kv_heads, layer.key_size, layer.value_size
+
+
+def _has_state(layer: Layer) -> bool:
+    return layer.kind == "state" or layer.is_beside_state
 
 
 def _tokens_held(layer: Layer, length: int) -> int:
@@ -186,7 +191,7 @@ def _attention(layers: Sequence[Layer]) -> str:
     kinds = {(one.kind, one.window is not None) for one in layers}
     if kinds == {("state", False)}:
         return "mamba"
-    if len(kinds) > 1:
+    if len(kinds) > 1 or any(one.is_beside_state for one in layers):
         return "hybrid"
     first = layers[0]
     if first.window is not None:
@@ -225,10 +230,12 @@ def _explain(
     if any(one.index for one in layers):
         notes.append("The index of sparse attention keeps keys of its own beside the latent vector, in "
                      "8 bits with scales; they are counted.")  # fmt: skip
-    states = sum(one.kind == "state" for one in layers)
+    states = sum(_has_state(one) for one in layers)
     if states:
         notes.append(f"{states} of {len(layers)} layers keep a fixed state for each sequence, "
                      "not for each token; it is not counted here.")  # fmt: skip
+    if any(one.times > 1 for one in layers):
+        notes.append("Each layer attends twice and keeps both.")
     if len({_group(one) for one in layers if one.kind != "none"}) > 1:
         notes.append("Several kinds of layers share one pool: blocks × block size are not tokens.")
     if length is None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from .kv_models import BESIDE_STATES, ENCODERS, TWICE, WHOLE_HEADS, is_known
+
 NESTED: Final = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
 FULL: Final = frozenset({"full_attention", "attention", "global", "global_attention", "full"})
 WINDOWED: Final = frozenset({"sliding_attention", "sliding", "local", "chunked_attention"})
@@ -22,7 +24,8 @@ class Layer:
     """One layer: attention with its heads, a latent vector, or a fixed state.
 
     `window` is how many tokens it keeps at most; None keeps all. A layer of kind `none` keeps nothing
-    of its own. `index` is the head size of the keys by which sparse attention finds its tokens.
+    of its own. `index` is the head size of the keys by which sparse attention finds its tokens. `times`
+    is how often the layer attends, `is_beside_state` whether it keeps a fixed state as well.
     """
 
     kind: Literal["attention", "state", "none"]
@@ -33,6 +36,8 @@ class Layer:
     latent: int | None = None
     window: int | None = None
     index: int = 0
+    times: int = 1
+    is_beside_state: bool = False
 
 
 def text_part(config: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
@@ -44,8 +49,11 @@ def text_part(config: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
         raise ValueError(f"text_config: nested more than {DEEPEST} deep; no model's is")
     for name in NESTED:
         inner = config.get(name)
-        if isinstance(inner, Mapping) and any("layer" in str(key) for key in inner):
-            return text_part(inner, depth + 1)
+        if not isinstance(inner, Mapping):
+            continue
+        found = text_part(inner, depth + 1)
+        if found is not inner or is_known(inner) or any("layer" in str(key) for key in inner):
+            return found
     return config
 
 
@@ -81,8 +89,11 @@ def layers_of(text: Mapping[str, Any]) -> list[Layer]:
     count = needed(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if count > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers: {count} layers are no language model")
-    if str(text.get("model_type")) in ATTENTION_FREE:
+    family = str(text.get("model_type"))
+    if family in ATTENTION_FREE:
         return [Layer("state")] * count
+    if family in ENCODERS:
+        raise ValueError(f"model_type: {family!r} is an encoder; it keeps no KV cache")
     if text.get("compress_ratios"):
         raise ValueError(
             "compress_ratios: layers that keep one entry for several tokens are not derived here; the "
@@ -91,7 +102,9 @@ def layers_of(text: Mapping[str, Any]) -> list[Layer]:
     blocks = text.get("block_configs")
     if isinstance(blocks, list) and blocks:
         return _by_block(text, blocks, count)
-    whole_layer = _attention(text)
+    whole_layer = replace(
+        _attention(text), times=2 if family in TWICE else 1, is_beside_state=family in BESIDE_STATES
+    )
     kinds = list(_kinds(text, count))
     if len(kinds) < count:
         raise ValueError(f"num_hidden_layers: {count}, but {len(kinds)} kinds of layers are listed")
@@ -101,6 +114,7 @@ def layers_of(text: Mapping[str, Any]) -> list[Layer]:
     made = {
         "full": _whole_range(text, whole_layer),
         "window": _windowed(text, whole_layer),
+        "both": replace(whole_layer, is_beside_state=True),
         "state": Layer("state"),
         "none": Layer("none"),
     }
@@ -131,11 +145,16 @@ def _attention(text: Mapping[str, Any]) -> Layer:
     more = inner if isinstance(inner, Mapping) else {}
     heads = needed(text, "num_attention_heads", "n_head", "n_heads", "num_heads")
     rank = whole(text, "kv_lora_rank")
+    rope = whole(text, "qk_rope_head_dim") or 0
+    if rank and text.get("model_type") in WHOLE_HEADS:
+        both = needed(text, "qk_nope_head_dim") + rope
+        return Layer("attention", heads, heads, both, both)
     if rank:
-        rope = whole(text, "qk_rope_head_dim") or 0
         index = (whole(text, "index_head_dim") or 0) if text.get("index_topk") else 0
         return Layer("attention", heads, 1, rank, rope, latent=rank + rope, index=index)
-    kv_heads = whole(text, "num_key_value_heads", "num_kv_heads", "multi_query_group_num")
+    kv_heads = whole(
+        text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"
+    )
     kv_heads = whole(more, "kv_n_heads") if kv_heads is None else kv_heads
     if kv_heads == 0:
         raise ValueError("num_key_value_heads: 0; this does not describe a language model")
@@ -184,7 +203,7 @@ def _window(text: Mapping[str, Any]) -> int | None:
 
 
 def _kinds(text: Mapping[str, Any], count: int) -> Sequence[str]:
-    """Of each layer: full, window, state, or none (keeps nothing)."""
+    """Of each layer: full, window, state, both (full, beside a state), or none (keeps nothing)."""
     for found in (_listed(text), _patterned(text, count), _periodic(text, count)):
         if found is not None:
             return found
@@ -199,8 +218,10 @@ def _listed(text: Mapping[str, Any]) -> list[str] | None:
 
 
 def _kind_of(name: str) -> str:
-    if name in FULL or name == "hybrid":
+    if name in FULL:
         return "full"
+    if name == "hybrid":
+        return "both"
     if name in WINDOWED:
         return "window"
     if name in STATES:
@@ -219,9 +240,16 @@ def _patterned(text: Mapping[str, Any], count: int) -> list[str] | None:
     if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
         full = _numbers(linear, "full_attn_layers")
         return ["full" if i + 1 in full else "state" for i in range(count)]
-    if isinstance(text.get("attn_layer_indices"), list):
-        full = _numbers(text, "attn_layer_indices")
-        return ["full" if i in full else "state" for i in range(count)]
+    for name in ("attn_layer_indices", "full_attn_idxs"):
+        if isinstance(text.get(name), list):
+            full = _numbers(text, name)
+            return ["full" if i in full else "state" for i in range(count)]
+    if isinstance(text.get("attn_type_list"), list):
+        return ["full" if one == 1 else "state" for one in text["attn_type_list"]]
+    if isinstance(text.get("cross_attention_layers"), list):
+        # What such a layer attends to is an image's: it is kept once a request.
+        once = _numbers(text, "cross_attention_layers")
+        return ["state" if i in once else "full" for i in range(count)]
     if isinstance(text.get("local_layer_ids"), list):
         local = _numbers(text, "local_layer_ids")
         return ["window" if i in local else "full" for i in range(count)]
@@ -229,7 +257,10 @@ def _patterned(text: Mapping[str, Any], count: int) -> list[str] | None:
     if isinstance(windows, list):
         return ["window" if i == 1 else "full" for i in windows]
     rope = text.get("no_rope_layers")
-    if isinstance(rope, list) and text.get("attention_chunk_size") and len(rope) == count:
+    if text.get("attention_chunk_size") and (rope is None or isinstance(rope, list)):
+        # An empty list stands for a period, as an absent one does.
+        period = whole(text, "no_rope_layer_interval") or 4
+        rope = rope or [(i + 1) % period for i in range(count)]
         return ["window" if i else "full" for i in rope]
     return None
 
