@@ -89,7 +89,8 @@ def read_text(text: str) -> list[EngineStart]:
 
 def _records(account: Account, path: Path, name: str) -> Iterator[EngineStartRecord]:
     def numbered() -> Iterator[tuple[int, str]]:
-        for number, line in byte_lines(path, name):
+        # A log that was cut while its engine wrote on begins with NUL bytes; a terminal shows none.
+        for number, line in byte_lines(path, name, without_nul=True):
             account.rows_read = number
             yield number, line.decode("utf-8", "replace").rstrip("\r\n")
 
@@ -207,7 +208,8 @@ class _Log:
     def _launch(self, text: str) -> None:
         found = lines.LAUNCHING.search(text)
         if found:
-            if any(one.has_figures() for one in self.current.values()):
+            # A start that was killed before it told a figure is a start all the same.
+            if any(one.is_initialised or one.has_figures() for one in self.current.values()):
                 self._close()
             self.header["engine_version"] = found[1] or found[2]
         elif model := lines.BANNER_MODEL.search(text):

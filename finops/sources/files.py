@@ -148,10 +148,11 @@ def without_marks(line: _Bytes) -> _Bytes:
     return line
 
 
-def byte_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
+def byte_lines(path: Path, name: str, *, without_nul: bool = False) -> Iterator[tuple[int, bytes]]:
     """Line number and bytes of every line, marks taken off the first two (method §3.1).
 
     Some exporters put a byte order mark in front of the header and again of the first data line.
+    Refused for a NUL byte, with its line and place, unless they are to be passed over.
     """
     with open_plain(path, name) as stream:
         number = 0
@@ -161,7 +162,9 @@ def byte_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
                 raise Refused(
                     f"{name}: line {number} is longer than {MAX_LINE_BYTES} bytes", line=number
                 )
-            if b"\0" in line:
+            if b"\0" in line and without_nul:
+                line = line.replace(b"\0", b"")
+            elif b"\0" in line:
                 place = line.index(b"\0") + 1
                 raise Refused(f"{name}: line {number} holds a NUL byte (byte {place})", line=number)
             yield number, without_marks(line) if number <= 2 else line

@@ -73,6 +73,19 @@ def test_explain_log_gives_every_key_of_the_contract() -> None:
     assert all(remedy.keys() == {"kind", "to", "why"} for remedy in failure["remedies"])
 
 
+def test_a_log_that_was_rotated_under_its_engine(tmp_path: Path) -> None:
+    whole = (RECORDED / "logs" / "chat-7b-0.i1.log").read_bytes()
+    place = whole.index(b"KV cache size") + 3
+    path = tmp_path / "engine.log"
+    path.write_bytes(b"\0" * 4096 + whole[:place] + b"\0" + whole[place:])
+    (engine,) = command("explain-log", path)["engines"]
+    # The recording's own figures: 1 GiB in 524,288 tokens.
+    assert (engine["workers"][0]["kv_bytes"], engine["workers"][0]["kv_tokens"]) == (
+        1 << 30,
+        524_288,
+    )
+
+
 def test_explain_log_for_people() -> None:
     out = StringIO()
     call_command("explain-log", str(RECORDED / "logs" / "chat-7b-0.fail1.log"), stdout=out)

@@ -186,6 +186,30 @@ def test_restarts_in_one_log_are_told_apart():
     assert [(e.max_model_len, e.failure is None) for e in found] == [(8192, False), (4096, True)]
 
 
+def test_a_start_that_was_killed_early_keeps_its_own_settings():
+    def launch(version, length, share):
+        stamp = "(APIServer pid=1) INFO 10-02 08:00:01 [api_server.py:1000]"
+        return [
+            f"{stamp} vLLM API server version {version}",
+            f"{stamp} non-default args: {{'max_model_len': {length}, 'gpu_memory_utilization': {share}}}",
+            log.starting(version, True, model="'m'", max_seq_len=length),
+        ]
+
+    # The machine killed the first while it loaded; nothing more came of it.
+    first, second = read_text("\n".join([
+        *launch("0.19.1", 8192, "0.5"), *launch("0.20.0", 4096, "0.9"),
+        "(EngineCore_DP0 pid=9) INFO 10-02 08:00:09 [kv_cache_utils.py:849] GPU KV cache size: 4,096 tokens",
+    ]))  # fmt: skip
+    assert (first.engine_version, first.max_model_len, first.utilization) == ("0.19.1", 8192, "0.5")
+    assert not first.workers and first.failure is None
+    assert (second.engine_version, second.max_model_len, second.utilization) == (
+        "0.20.0",
+        4096,
+        "0.9",
+    )
+    assert second.workers[0].kv_tokens == 4096
+
+
 def test_a_cause_is_named_rather_than_that_it_failed():
     start = one("ERROR 10-02 [core.py:1] EngineCore failed to start.", log.NO_BLOCKS,
                 "RuntimeError: Engine core initialization failed. See root cause above.")  # fmt: skip
