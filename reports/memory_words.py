@@ -8,7 +8,7 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
-from finops.core.memory import NULL_BLOCK
+from finops.core.memory import NULL_BLOCK, ran_together
 from finops.core.money import divide
 from finops.core.period import milliseconds, rfc3339
 from finops.core.presence import Span, at_once
@@ -147,7 +147,6 @@ def _who(rows: Sequence[Row]) -> str:
 
 def _at_the_busiest(best: Row, several: bool) -> str:
     """Requests that ran together against slots, both of one engine."""
-    noun = "request" if best["peak_running"] == 1 else "requests"
     one, room, same = "", "", "the same memory"
     if several:
         one = "on one engine "
@@ -155,7 +154,7 @@ def _at_the_busiest(best: Row, several: bool) -> str:
         same = "its memory"
     with_one = "with" if room else "With"
     return (
-        f" At the busiest moment {figures.whole(best['peak_running'])} {noun} ran together {one}– "
+        f" At the busiest moment {ran_together(best['peak_running'])} {one}– "
         f"paging gives each only what it needs. {room}{with_one} one slot of the longest request "
         f"({figures.whole(best['max_model_len'])} tokens) for each, {same} would have held "
         f"{figures.whole(best['contiguous_slots'])}{_null_block(best)}."

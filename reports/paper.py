@@ -91,7 +91,7 @@ def inline_css() -> str:
         content = base64.b64encode(_static(match[1]).read_bytes()).decode()
         return f'url("data:font/woff2;base64,{content}")'
 
-    sheets = [_static(f"css/{name}.css").read_text() for name in ("tokens", "report")]
+    sheets = [_static(f"css/{name}.css").read_text() for name in ("faces", "tokens", "report")]
     return FONT_URL.sub(with_font, "\n".join(sheets)) + ALONE
 
 

@@ -169,10 +169,10 @@ def _of_sequences(seen: Seen, limit: int, running: int) -> tuple[str, str]:
     enough = _round_up(running * PEAK_MARGIN, 8)
     if enough * 2 <= limit:
         return LOWER, (
-            f"At most {running:,} of {limit:,} allowed requests ran together; {enough:,} would hold "
+            f"At most {running:,} of {limit:,} allowed requests ran at one time; {enough:,} would hold "
             f"the peak and a fifth. {_freed(seen)}"
         )
-    return KEEP, f"At most {running:,} of {limit:,} allowed requests ran together."
+    return KEEP, f"At most {running:,} of {limit:,} allowed requests ran at one time."
 
 
 def _round_up(value: Decimal, unit: int) -> int:

@@ -186,6 +186,13 @@ def _peak(rows: list[CacheRow]) -> tuple[int, datetime] | None:
     return best
 
 
+def ran_together(requests: int) -> str:
+    """How many requests ran at the busiest moment, in words: one does not run together."""
+    if requests == 1:
+        return "a single request ran"
+    return f"{grouped(requests)} requests ran together"
+
+
 def sentence(figures: KvFigures) -> str:
     """What the reservation bought, in plain words (method §8.7)."""
     if figures.reserved_tokens is None:
@@ -200,9 +207,9 @@ def sentence(figures: KvFigures) -> str:
         text += f"; on average live requests used {share:.1f} % of it"
     text += "."
     if figures.contiguous_slots is not None and figures.peak_running is not None:
-        noun = "request" if figures.peak_running == 1 else "requests"
+        ran = ran_together(figures.peak_running)
         text += (
-            f" At the busiest moment {grouped(figures.peak_running)} {noun} ran together; an allocator "
+            f" At the busiest moment {ran}; an allocator "
             f"that keeps one slot of the longest allowed request ({grouped(figures.max_model_len or 0)} tokens) "
             f"for each could have held {grouped(figures.contiguous_slots)} in the same memory{NULL_BLOCK if figures.null_block else ''}."
         )

@@ -46,7 +46,7 @@ def test_one_block_decides_a_slot():
     assert found.contiguous_slots == 0
     # 256 × 16 ÷ 4,096 is 1: the reader is told why it is one less.
     assert "held 0 in the same memory (one block of the pool never holds a" in sentence(found)
-    assert "1 request ran together" in sentence(found)
+    assert "a single request ran; an allocator" in sentence(found)
 
 
 def test_the_longest_request_may_be_stated_where_the_engine_does_not_tell_it():

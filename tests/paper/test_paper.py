@@ -177,3 +177,11 @@ def test_a_file_of_its_own_asks_for_nothing(sealed: Standing) -> None:
     assert "src=" not in page
     assert 'url("../' not in page
     assert "data:font/woff2;base64," in page
+
+
+def test_the_style_sheets_hold_nothing_that_paper_does_not_know(
+    sealed: Standing, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", logger="weasyprint"):
+        paper.pdf(sealed)
+    assert [record.getMessage() for record in caplog.records] == []

@@ -47,9 +47,7 @@ def test_replicas_and_a_successor_are_told_apart() -> None:
 def test_one_engine_and_one_request() -> None:
     text = bought([_row(0, 20, peak_running=1)])
     assert text.startswith("The engine reserved room for 32,768 tokens")
-    assert (
-        "1 request ran together" in text and "the same memory would have held 3 (one block" in text
-    )
+    assert "a single request ran" in text and "the same memory would have held 3 (one block" in text
     assert "one block" not in bought([_row(0, 20, contiguous_slots=4)])
 
 
