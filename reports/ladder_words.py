@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from finops.core.guidance import NEEDS, WORDS
+from finops.core.guidance_seen import NEEDS, WORDS
 from finops.core.period import parse_instant
 from finops.core.rightsizing import AT_RISK, OVER_RESERVED, TIGHT
 from reports.figures import percent

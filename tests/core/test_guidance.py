@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finops.core.guidance import NEEDS, WORDS, Seen, guidance
+from finops.core.guidance import guidance
+from finops.core.guidance_seen import NEEDS, WORDS, Seen
 from finops.core.lengths import Between, Histogram, histogram, together
 from finops.core.representative import Load, judged, sentence
 

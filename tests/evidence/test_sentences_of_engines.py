@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from finops.core import memory, representative
-from finops.core.guidance import NEEDS, Seen, guidance
+from finops.core.guidance import guidance
+from finops.core.guidance_seen import NEEDS, Seen
 from finops.core.ladder import ladder
 from finops.core.lengths import Histogram
 from finops.core.money import plain

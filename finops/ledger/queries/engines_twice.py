@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from finops.core.presence import at_once
 
 if TYPE_CHECKING:
-    from .memory_fleet import Device, EngineMemory, Fleet
+    from .memory_engines import Device, EngineMemory
+    from .memory_fleet import Fleet
 
 APART = ("WorkerId", "ReplicaId")
 """Labels by which engines behind one address differ (vLLM through Ray)."""

@@ -19,7 +19,8 @@ from .evidence import Evidence, first_worker
 from .export_table import Table, table
 from .guidance import Kind, Told, kind_of, told
 from .ladder import hours_by_kind
-from .memory_fleet import EngineMemory, device_rows, fleet, place_of
+from .memory_engines import EngineMemory
+from .memory_fleet import device_rows, fleet, place_of
 from .presence import first_readings
 from .rightsizing import is_sized_by_hand
 

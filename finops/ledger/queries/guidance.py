@@ -9,7 +9,8 @@ from typing import Any
 
 from django.db import connections
 
-from finops.core.guidance import Seen, guidance
+from finops.core.guidance import guidance
+from finops.core.guidance_seen import Seen
 from finops.core.lengths import Histogram
 from finops.core.period import Period, instant_of
 from finops.core.representative import Load
@@ -20,7 +21,7 @@ from finops.ledger.which import ledger_name
 from .as_of import known_by
 from .evidence import first_worker
 from .histograms import Engine, histograms, lookups, until
-from .memory_fleet import EngineMemory
+from .memory_engines import EngineMemory
 
 EARLIER_DAYS = 28
 Kind = tuple[str, str, str]

@@ -8,8 +8,9 @@ from typing import Any
 
 from finops.core.period import Period, rfc3339
 
-from .memory import group_table, hours_of
-from .memory_fleet import EngineMemory, Fleet, fleet
+from .memory_engines import EngineMemory
+from .memory_fleet import Fleet, fleet
+from .memory_sums import group_table, hours_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from finops.core.memory_closing import FLEET, Closing
 
-from .memory import group_table
-from .memory_fleet import EngineMemory, Fleet
+from .memory_engines import EngineMemory
+from .memory_fleet import Fleet
+from .memory_sums import group_table
 from .reading import Reading
 
 

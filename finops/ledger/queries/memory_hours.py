@@ -8,7 +8,8 @@ from finops.core.memory_hours import MemoryHours, memory_hours
 from finops.core.period import Period
 
 from .engines_twice import once
-from .memory_fleet import Device, EngineMemory, Fleet, fleet
+from .memory_engines import Device, EngineMemory
+from .memory_fleet import Fleet, fleet
 
 
 def hours_by_workload(

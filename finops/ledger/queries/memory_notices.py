@@ -15,8 +15,9 @@ from finops.ledger.models import CacheHour, DeviceHour, EngineStart
 
 from .as_of import known_by
 from .engines_twice import once
-from .memory import device_table
-from .memory_fleet import Device, EngineMemory, Fleet, fleet
+from .memory_engines import Device, EngineMemory
+from .memory_fleet import Fleet, fleet
+from .memory_sums import device_table
 
 
 def memory_notices(period: Period, as_of: datetime | None = None) -> Iterator[Notice]:

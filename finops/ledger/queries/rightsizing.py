@@ -36,7 +36,8 @@ from .engines_twice import once
 from .evidence import bytes_of_a_block
 from .guidance import Kind, Told, busiest, guidance_of, kind_of, load_of, told
 from .ladder import rungs_by_kind
-from .memory_fleet import EngineMemory, Fleet, fleet
+from .memory_engines import EngineMemory
+from .memory_fleet import Fleet, fleet
 from .reading import Reading, read
 
 FIELDS = (
