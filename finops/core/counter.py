@@ -190,7 +190,17 @@ def proves_birth(mark_ms: int, first_ms: int, earliest_ms: int) -> bool:
     """Whether a mark says that all a first reading shows was counted since the job's earliest reading
     and in the 24 h before (method §2.4). One that lies after the reading by more than clocks may differ
     says nothing: a clock that is wrong by a day makes an old process look unborn."""
-    return earliest_ms <= mark_ms <= first_ms + SKEW_MS and first_ms - mark_ms <= BIRTH_WITHIN_MS
+    return (
+        earliest_ms <= mark_ms
+        and not is_ahead(mark_ms, first_ms)
+        and first_ms - mark_ms <= BIRTH_WITHIN_MS
+    )
+
+
+def is_ahead(mark_ms: int, time_ms: int) -> bool:
+    """Whether a mark lies after a reading that came with it by more than clocks may differ: the clock
+    that wrote it is wrong, and it tells nothing but that this is one process and that another."""
+    return mark_ms > time_ms + SKEW_MS
 
 
 def is_gap(step_ms: int, usual_ms: int) -> bool:
@@ -449,7 +459,7 @@ class _Hour:
 
     def _first_mark_of_kind(self, time_ms: int, value: int, mark: Mark, counter: Counter) -> int:
         mark_ms, last_ms = mark[1] // 1000, self.carry.last_ms or 0
-        after = mark_ms > last_ms
+        after = mark_ms > last_ms and not is_ahead(mark_ms, time_ms)
         if after or (value < counter.high and mark_ms > last_ms - SKEW_MS):
             return self._restart(time_ms, value, mark)
         if not counter.marks:
@@ -476,9 +486,13 @@ class _Hour:
         ended = carry.counters[carry.current]
         last_ms = carry.last_ms if carry.last_ms is not None else time_ms
         mark_us = mark[1] if mark else None
-        since_ms = mark[1] // 1000 if mark else max(last_ms, self._last_up(time_ms))
-        booked = value if time_ms - since_ms <= BIRTH_WITHIN_MS else 0
         hidden = mark is not None and value >= ended.high
+        if mark is None or is_ahead(mark[1] // 1000, time_ms):
+            # Only a fall shows that all of it was counted since.
+            since_ms, is_proven = max(last_ms, self._last_up(time_ms)), not hidden
+        else:
+            since_ms, is_proven = mark[1] // 1000, True
+        booked = value if is_proven and time_ms - since_ms <= BIRTH_WITHIN_MS else 0
         self.out.restarts.append(Restart(last_ms, time_ms, mark_us, booked, hidden))
         self._begin(time_ms, mark)
         if booked < value:

@@ -2880,7 +2880,8 @@ class Booking:
         if now["marks_us"].get(kind) == mark[1]:
             return rise
         if kind not in now["marks_us"]:  # marks of different kinds are never compared
-            if born > self.last or (value < now["high"] and born > self.last - 5000):
+            after = self.last < born <= at + 5000  # a mark after its reading tells nothing
+            if after or (value < now["high"] and born > self.last - 5000):
                 return self._restart(at, value, mark, now)
             now["marks_us"][kind] = mark[1]
             return rise
@@ -2896,9 +2897,11 @@ class Booking:
     def _restart(self, at, value, mark, ended):
         self.restarts += 1
         self.hidden_resets += mark is not None and value >= ended["high"]
-        since = mark[1] // 1000 if mark else self.last
-        late = at - since > DAY  # without a mark an `up` reading in between may prove it as well
-        return self._begin(at, value, mark, late and (mark is not None or at not in self.proven))
+        if mark and mark[1] // 1000 <= at + 5000:
+            return self._begin(at, value, mark, at - mark[1] // 1000 > DAY)
+        late = at - self.last > DAY  # an `up` reading in between may prove it as well
+        risen = mark is not None and value >= ended["high"]  # of a clock ahead, only a fall tells
+        return self._begin(at, value, mark, risen or (late and at not in self.proven))
 
     def _begin(self, at, value, mark, unplaced):
         self.current = max(self.counters, default=0) + 1
