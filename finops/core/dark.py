@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .counter import DAY_MS, is_gap
 from .tokens import Dark
+
+SAID_BEFORE = -1
+"""In place of a 0, where its replica had said 0 in the reading before as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,29 @@ class Ups:
     times_ms: Sequence[int] = ()
     values: Sequence[int] = ()
 
+    @classmethod
+    def of(cls, replicas: Mapping[str, Iterable[tuple[int, int]]]) -> Ups:
+        """The readings of each replica of Prometheus, as pairs of time (ms) and value, put together.
+
+        One of a pair that cannot reach an engine says 0 again and again while the other reads it: such a 0
+        does not tell when the process was gone. How far back it is looked at is bounded, so that the
+        answer does not hang on how much of the past is at hand.
+        """
+        together: dict[int, int] = {}
+        for readings in replicas.values():
+            before_ms, before = 0, 1
+            for time_ms, value in sorted(readings):
+                repeats = value == before == 0 and time_ms - before_ms < DAY_MS
+                told = SAID_BEFORE if repeats else value
+                both = {told, together.get(time_ms, told)}
+                together[time_ms] = 0 if 0 in both else max(both)
+                before_ms, before = time_ms, value
+        times = sorted(together)
+        return cls(times, [together[time_ms] for time_ms in times])
+
     def first_down(self, after_ms: int, until_ms: int | None = None) -> int | None:
-        """The first `up` = 0 after an instant (and not after another)."""
+        """The first `up` = 0 after an instant (and not after another) of a replica that had not said so
+        before."""
         for index in range(bisect_right(self.times_ms, after_ms), len(self.times_ms)):
             if until_ms is not None and self.times_ms[index] > until_ms:
                 return None

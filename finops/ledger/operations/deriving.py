@@ -184,13 +184,13 @@ class Deriving:
         ]
 
     def _ups(self, from_ms: int) -> Ups:
-        readings: list[tuple[int, int]] = []
+        replicas: dict[str, list[tuple[int, int]]] = {}
         for series in self.series:
             if series.role == "up":
-                for times, values in self.columns(series, max(0, from_ms)).values():
-                    readings.extend(zip(times, map(int, values), strict=True))
-        readings.sort()
-        return Ups([t for t, _ in readings], [v for _, v in readings])
+                for replica, (times, values) in self.columns(series, max(0, from_ms)).items():
+                    pairs = zip(times, map(int, values), strict=True)
+                    replicas.setdefault(replica, []).extend(pairs)
+        return Ups.of(replicas)
 
     # -- writing the rows ----------------------------------------------------------------------
 

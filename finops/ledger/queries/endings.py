@@ -61,14 +61,13 @@ def source_goes_on(series: Series, as_of: datetime, since_ms: int, until_ms: int
 
 def _ups_after(series: Series, last_ms: int, as_of: datetime) -> Ups:
     """The target's `up` readings in the hours around a series' last reading."""
-    hour_ms = last_ms // HOUR_MS * HOUR_MS
-    until_ms = hour_ms + 2 * HOUR_MS
+    hour_ms = (last_ms // HOUR_MS - 1) * HOUR_MS  # what a replica said before it counts, too
+    until_ms = hour_ms + 3 * HOUR_MS
     blocks = ReadingBlock.objects.filter(
         series__target=series.target_id, series__role="up", document__received_at__lte=as_of
     ).touching(hour_ms, until_ms)
-    readings: list[tuple[int, int]] = []
-    for payload in blocks.values_list("payload", flat=True):
+    replicas: dict[str, list[tuple[int, int]]] = {}
+    for replica, payload in blocks.values_list("replica", "payload"):
         times, values = unpack_between(bytes(payload), hour_ms, until_ms)
-        readings.extend(zip(times, map(int, values), strict=True))
-    readings.sort()
-    return Ups([t for t, _ in readings], [v for _, v in readings])
+        replicas.setdefault(replica, []).extend(zip(times, map(int, values), strict=True))
+    return Ups.of(replicas)
