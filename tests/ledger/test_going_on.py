@@ -103,6 +103,48 @@ def test_a_changed_label_counts_nothing_twice(tmp_path: Path, born: int | None, 
     assert command("check-ledger")["problems"] == []
 
 
+@pytest.mark.parametrize("born", [1, None])
+@pytest.mark.parametrize("order", ["at once", "in order", "newest first"])
+def test_a_pair_that_changes_one_after_the_other_counts_nothing_twice(
+    tmp_path: Path, born: int | None, order: str
+) -> None:
+    """Replica `x` takes the new configuration at minute 90, replica `y` at minute 95."""
+    taken = {"x": CHANGED, "y": CHANGED + 5}
+    old = [
+        engine(range(at), born=born, zone="a", prometheus_replica=name)
+        for name, at in taken.items()
+    ]
+    new = [
+        engine(range(at, ENDS), born=born, zone="b", prometheus_replica=name)
+        for name, at in taken.items()
+    ]
+    parts = {"at once": [[*old, *new]], "in order": [old, new], "newest first": [new, old]}[order]
+    for number, part in enumerate(parts):
+        ingest(tmp_path, f"{number}.om", *part)
+    told = {row["labels"]["zone"]: row["tokens"] for row in rows()}
+    # The old series ends with the 930 of minute 94; the new one shows 1,780 in minute 179.
+    assert told == {"a": 930, "b": 850}
+    assert command("totals", *SPAN)["tokens"]["prompt"] == 1780
+    assert "replicas-suspected" not in kinds()
+    assert command("check-ledger")["problems"] == []
+
+
+def test_the_counter_of_the_process_that_lives_on_is_gone_on_with(tmp_path: Path) -> None:
+    """Replica `x` is down from minute 61 on and never saw the process that began at minute 70."""
+    ingest(
+        tmp_path,
+        "x.om",
+        engine(range(61), zone="a", prometheus_replica="x"),
+        engine(range(70), zone="a", prometheus_replica="y"),
+        engine(range(70, CHANGED), born=70, begins=70, zone="a", prometheus_replica="y"),
+        engine(range(CHANGED, ENDS), born=70, begins=70, zone="b", prometheus_replica="y"),
+    )
+    told = {row["labels"]["zone"]: row["tokens"] for row in rows()}
+    # Minute 69 shows 680, minute 89 the 190 of the next process; minute 179 shows 1,090 of it.
+    assert told == {"a": 680 + 190, "b": 1090 - 190}
+    assert command("check-ledger")["problems"] == []
+
+
 def test_the_arithmetic_says_where_the_counter_stood(tmp_path: Path) -> None:
     ingest(
         tmp_path, "x.om", engine(range(CHANGED), zone="a"), engine(range(CHANGED, ENDS), zone="b")

@@ -6,8 +6,10 @@ another; the process and its counter stay. What the one has booked, the other mu
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import gt
 
 from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark
 from finops.core.period import HOUR_MS, instant_of, milliseconds
@@ -78,8 +80,9 @@ def taken_over(
 ) -> Before | None:
     """The counter that a series' first hour goes on from; None for a counter of its own.
 
-    It was read in the 24 h before the first reading and, in that hour, not since; of several the last one.
-    With marks both are of one mark. Without, the value has not fallen, as of one series.
+    It was read in the 24 h before the first reading and, in that hour, by no replica of Prometheus that read
+    the new series already: of a pair, one takes a changed configuration after the other. Of several the last
+    one. With marks both are of one mark. Without, the value has not fallen, as of one series.
     """
     role = role_of(series.metric, series.labels)
     if role is None or role.layer == "gateway":
@@ -88,10 +91,9 @@ def taken_over(
     if not others:
         return None
     at_ms, value, mark = min(_readings(first), key=lambda one: one[:2])
+    new = _New(first, at_ms, value, mark)
     found = [
-        before
-        for other in others
-        if (before := _left(other, at_ms, value, mark, columns, marks)) is not None
+        before for other in others if (before := _left(other, new, columns, marks)) is not None
     ]
     return max(found, key=lambda one: (one.last_ms, one.series), default=None)
 
@@ -101,36 +103,56 @@ def _readings(hour: HourReadings) -> Iterator[tuple[int, int, Mark | None]]:
         yield readings.times_ms[0], readings.values[0], readings.mark_at(0)
 
 
-def _left(
-    other: Series,
-    at_ms: int,
-    value: int,
-    mark: Mark | None,
-    columns: ColumnsOf,
-    marks: MarksOf,
-) -> Before | None:
-    """How another series left its counter before an instant, if that is the one that goes on."""
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A new series' first hour, and its first reading: time, value, mark."""
+
+    hour: HourReadings
+    at_ms: int
+    value: int
+    mark: Mark | None
+
+    def since(self, replica: str) -> int:
+        """When a replica began to read it; of one that did not in that hour, when the first did."""
+        readings = self.hour.replicas.get(replica)
+        return self.at_ms if readings is None else readings.times_ms[0]
+
+
+def _left(other: Series, new: _New, columns: ColumnsOf, marks: MarksOf) -> Before | None:
+    """How another series left its counter before a new one, if that is the one that goes on."""
     blocks = ReadingBlock.objects.filter(
-        series=other, hour__lte=instant_of(at_ms), first_ms__lt=at_ms
+        series=other, hour__lte=instant_of(new.at_ms), first_ms__lt=new.at_ms
     )
     hour = blocks.order_by("-hour").values_list("hour", flat=True).first()
     if hour is None:
         return None
     hour_ms = milliseconds(hour)
-    until_ms = (at_ms // HOUR_MS + 1) * HOUR_MS
     last_ms, high = 0, 0
-    told: set[Mark | None] = set()
     of_marks = marks(other, hour_ms)
     for replica, (times, values) in columns(other, hour_ms).items():
-        if any(at_ms <= time_ms < until_ms for time_ms in times):
-            return None
-        known = [time_ms for time_ms in times if time_ms < at_ms]
-        if not known:
+        end = bisect_left(times, (new.at_ms // HOUR_MS + 1) * HOUR_MS)
+        if not end:
             continue
-        last_ms, high = max(last_ms, known[-1]), max(high, int(values[len(known) - 1]))
-        own = marks_at(known[-1:], of_marks.get(replica, ()))
-        told.add(own[0] if isinstance(own, list) else own)
-    is_same = mark in told if mark is not None else told == {None} and value >= high
-    if not is_same or at_ms - last_ms > BIRTH_WITHIN_MS:
+        if times[end - 1] >= new.since(replica):
+            return None  # it goes on to read the one beside the other
+        own = marks_at(times[end - 1 : end], of_marks.get(replica, ()))
+        is_same = (own[0] if isinstance(own, list) else own) == new.mark
+        if not is_same and (new.mark is None or times[end - 1] >= new.at_ms):
+            return None
+        if new.mark is None and _falls(times, values, end, new):
+            return None
+        if is_same:
+            last_ms, high = max(last_ms, times[end - 1]), max(high, int(values[end - 1]))
+    if not last_ms or new.at_ms - last_ms > BIRTH_WITHIN_MS:
         return None
-    return Before(other.pk, last_ms, high, {mark[0]: mark[1]} if mark else {})
+    return Before(other.pk, last_ms, high, dict([new.mark]) if new.mark else {})
+
+
+def _falls(times: Sequence[int], values: Sequence[float], end: int, new: _New) -> bool:
+    """Whether the value has fallen from a replica's readings before the new series to this one's first,
+    or in those that it still took of the old one."""
+    before = bisect_left(times, new.at_ms, 0, end)
+    return bool(before) and (
+        new.value < values[before - 1]
+        or any(map(gt, values[before - 1 : end - 1], values[before:end]))
+    )

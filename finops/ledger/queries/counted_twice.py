@@ -131,15 +131,23 @@ def _by(one: Known, names: Iterable[str]) -> str:
 
 def _at_once(known: Sequence[Known]) -> bool:
     """Whether two series were read in the same time: one that begins where another of its target ends
-    goes on with its counter (method §2.4)."""
-    by_hour: dict[int, list[Row]] = {}
-    for row in (row for one in known for row in one.rows):
-        by_hour.setdefault(row.hour_ms, []).append(row)
+    goes on with its counter, which a pair's second replica may still read in that hour (method §2.4)."""
+    by_hour: dict[int, list[tuple[int, Row]]] = {}
+    for one in known:
+        for row in one.rows:
+            by_hour.setdefault(row.hour_ms, []).append((one.series.pk, row))
     return any(
-        one.first_ms <= other.last_ms and other.first_ms <= one.last_ms
+        one.first_ms <= other.last_ms
+        and other.first_ms <= one.last_ms
+        and not (_goes_on(one, others) or _goes_on(other, mine))
         for rows in by_hour.values()
-        for one, other in combinations(rows, 2)
+        for (mine, one), (others, other) in combinations(rows, 2)
     )
+
+
+def _goes_on(row: Row, series: int) -> bool:
+    """Whether a series goes on, from this hour on, with the counter that another one left."""
+    return "continues" in row.facts and row.facts["continues"][0] == series
 
 
 def _halves(found: Sequence[Known]) -> Iterator[Notice]:
