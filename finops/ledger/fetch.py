@@ -1,4 +1,4 @@
-"""The one module that opens sockets: bounded HTTP requests to a metrics store.
+"""Bounded HTTP requests to a metrics store: with `saving`, the only way to another machine.
 
 What it keeps: http and https only, no redirect, no address of a cloud's metadata service (checked
 for the address that is really connected to), bounded size and time, retries with a growing pause,
@@ -10,20 +10,16 @@ from __future__ import annotations
 import base64
 import os
 import random
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
-from typing import Any, BinaryIO, ClassVar, Final
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 import cramjam
 import orjson
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.util.retry import Retry
 
 from .access import (
     ONLY_FOR,
@@ -33,10 +29,10 @@ from .access import (
     checked_for,
     checked_secret_name,
     checked_url,
-    refuse_address,
     shown,
 )
-from .guard import refuse_store_address
+from .connecting import Adapter
+from .faults import Again, place_of, reason_of, retry_after
 from .opened import Opened
 from .ways_in import signer, token_of
 
@@ -77,150 +73,6 @@ class Limits:
     longest_pause_seconds: float = 60
 
 
-def _resolved(host: str, port: int | None, refuse: Callable[[str], None]) -> None:
-    """Refuse the host when any of its addresses is refused."""
-    for entry in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
-        refuse(str(entry[4][0]))
-
-
-class _Checked:
-    """A connection that looks at the address before and after it connects.
-
-    After, because a name may answer differently the second time it is asked.
-    """
-
-    opened: Opened | None = None
-
-    def connect(self) -> None:
-        """Connects, unless nobody waits for an answer any more."""
-        super().connect()  # type: ignore[misc]
-        if self.opened is not None:
-            try:
-                self.opened.take_in(self)
-            except ConnectionError:
-                self.close()  # type: ignore[attr-defined]
-                raise
-
-    def _refuse(self, address: str) -> None:
-        refuse_address(address)
-
-    def _new_conn(self) -> socket.socket:
-        _resolved(self.host, self.port, self._refuse)  # type: ignore[attr-defined]
-        connected: socket.socket = super()._new_conn()  # type: ignore[misc]
-        try:
-            self._refuse(str(connected.getpeername()[0]))
-        except AddressRefused:
-            connected.close()
-            raise
-        return connected
-
-
-class _Http(_Checked, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _Https(_Checked, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _Opening:
-    """A pool whose connections are known: one that waits for an answer can be cut off."""
-
-    opened: Opened | None = None
-
-    def _new_conn(self) -> Any:
-        connection = super()._new_conn()  # type: ignore[misc]
-        connection.opened = self.opened
-        return connection
-
-
-class _HttpPool(_Opening, urllib3.HTTPConnectionPool):
-    ConnectionCls = _Http
-
-
-class _HttpsPool(_Opening, urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Https
-
-
-class _Narrower:
-    """The rule for files, which stand in public places unless a setting says otherwise."""
-
-    def _refuse(self, address: str) -> None:
-        refuse_store_address(address)
-
-
-class _FileHttp(_Narrower, _Http):
-    pass
-
-
-class _FileHttps(_Narrower, _Https):
-    pass
-
-
-class _FileHttpPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _FileHttp
-
-
-class _FileHttpsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _FileHttps
-
-
-class _Adapter(HTTPAdapter):
-    """Requests' adapter on checked connections, without retries of its own."""
-
-    pools: ClassVar[dict[str, type]] = {"http": _HttpPool, "https": _HttpsPool}
-
-    def __init__(self, opened: Opened | None = None) -> None:
-        self.opened = opened
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        super().init_poolmanager(*arguments, **named)
-        own = {"opened": self.opened}
-        self.poolmanager.pool_classes_by_scheme = {
-            scheme: type(pool.__name__, (pool,), own) for scheme, pool in self.pools.items()
-        }
-
-
-class _FileAdapter(_Adapter):
-    """The same for files, by the narrower rule of `guard`."""
-
-    pools: ClassVar[dict[str, type]] = {"http": _FileHttpPool, "https": _FileHttpsPool}
-
-
-def save(url: str, target: BinaryIO, limits: Limits) -> None:
-    """Writes what a URL gives into a file, by the rules above; FetchFailed says why not.
-
-    User and password of the URL are sent as basic authentication. No redirect is followed.
-    """
-    ends = time.monotonic() + limits.total_seconds
-    given = 0
-    with requests.Session() as session:
-        session.trust_env = False
-        session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-        session.mount("http://", _FileAdapter())
-        session.mount("https://", _FileAdapter())
-        pauses = (limits.connect_seconds, limits.read_seconds)
-        head = {"Accept-Encoding": "identity", "User-Agent": "headroom"}
-        try:
-            with session.get(
-                url, stream=True, timeout=pauses, allow_redirects=False, headers=head
-            ) as answer:
-                if answer.is_redirect:
-                    raise FetchFailed("it leads elsewhere; give the address it leads to")
-                if answer.status_code != requests.codes.ok:
-                    raise FetchFailed(f"the answer is {answer.status_code} {shown(answer.reason)}")
-                for chunk in answer.iter_content(_CHUNK_BYTES):
-                    given += len(chunk)
-                    if given > limits.answer_bytes:
-                        raise FetchFailed(f"it has more than {limits.answer_bytes} bytes")
-                    if time.monotonic() > ends:
-                        raise FetchFailed(f"it took more than {limits.total_seconds:g} s")
-                    target.write(chunk)
-        except requests.RequestException as error:
-            raise FetchFailed(type(error).__name__) from None
-
-
 @dataclass
 class Door:
     """A way to one store. Use it as a context manager. Threads may share a door: REQUESTS_AT_ONCE of
@@ -248,8 +100,8 @@ class Door:
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the secret goes to the store alone
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-        self._session.mount("http://", _Adapter(self._opened))
-        self._session.mount("https://", _Adapter(self._opened))
+        self._session.mount("http://", Adapter(self._opened))
+        self._session.mount("https://", Adapter(self._opened))
         if self.access.product == "amp":
             self._session.auth = signer(self.access.region)
         try:
@@ -361,7 +213,7 @@ class Door:
                     if self._silence:
                         raise FetchFailed(self._silence)
                     return self._once(method, path, content, until, read)
-            except _Again as failure:
+            except Again as failure:
                 pause = self._pause(attempt, failure.after_seconds)
                 if attempt == attempts or time.monotonic() + pause > until:
                     raise FetchFailed(f"{failure} (asked {attempt} times)") from None
@@ -403,7 +255,7 @@ class Door:
             raise
         except requests.exceptions.ReadTimeout:
             self._refuse_silence(patience)
-            raise _Again(f"{self.base}: no answer in {patience:g} s") from None
+            raise Again(f"{self.base}: no answer in {patience:g} s") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._fault(error) from None
         return self._value(answer, body, read)
@@ -460,20 +312,20 @@ class Door:
                 f"{self.base}: the certificate is not accepted: {self._clean(error)}"
             )
         if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
-            return _Again(f"{self.base}: no answer in {self.limits.read_seconds:g} s")
-        return _Again(f"{self.base}: {_reason(error) or self._clean(error)}")
+            return Again(f"{self.base}: no answer in {self.limits.read_seconds:g} s")
+        return Again(f"{self.base}: {reason_of(error) or self._clean(error)}")
 
     def _value(self, answer: requests.Response, body: bytes, read: Callable[[bytes], Any]) -> Any:
         """What a good answer holds; FetchFailed or another attempt for every other."""
         status = answer.status_code
         if 300 <= status < 400:
             raise FetchFailed(
-                f"{self.base}: redirects to {_place(answer.headers.get('Location', ''))}, which is "
+                f"{self.base}: redirects to {place_of(answer.headers.get('Location', ''))}, which is "
                 "not followed; give the URL it should be asked at"
             )
         if status in _RETRIED:
-            after = _retry_after(answer.headers.get("Retry-After"))
-            raise _Again(f"{self.base}: status {status}{self._said(body)}", after)
+            after = retry_after(answer.headers.get("Retry-After"))
+            raise Again(f"{self.base}: status {status}{self._said(body)}", after)
         if status in (401, 403):
             raise FetchFailed(f"{self.base}: status {status}, the secret or its rights do not do")
         if status != 200:
@@ -503,49 +355,3 @@ class Door:
 
 def _as_text(body: bytes) -> str:
     return body.decode("utf-8", "replace")
-
-
-class _Again(FetchFailed):
-    """A failure that another attempt may cure."""
-
-    def __init__(self, words: str, after_seconds: float | None = None) -> None:
-        super().__init__(words)
-        self.after_seconds = after_seconds
-
-
-def _retry_after(text: str | None) -> float | None:
-    """The seconds of a Retry-After header, as seconds or as a date; None when it cannot be read."""
-    if not text:
-        return None
-    try:
-        return Retry().parse_retry_after(text)
-    except (ValueError, OverflowError, urllib3.exceptions.InvalidHeader):
-        return None
-
-
-_REASONS: Final = (
-    (socket.gaierror, "the host's name is not known"),
-    (ConnectionRefusedError, "nothing listens there (connection refused)"),
-    (urllib3.exceptions.ProtocolError, "the connection broke in the middle of the answer"),
-)
-
-
-def _reason(error: BaseException) -> str:
-    """The plain reason inside a nest of connection errors, when there is one."""
-    seen: list[BaseException] = [error]
-    for one in seen:  # the list grows while it is walked
-        inner = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
-        seen += [x for x in inner if isinstance(x, BaseException) and x not in seen]
-    for kind, words in _REASONS:
-        if any(isinstance(one, kind) for one in seen):
-            return words
-    return ""
-
-
-def _place(location: str) -> str:
-    """Scheme and host of a redirect; the rest may hold what should not be shown."""
-    try:
-        parts = urlsplit(location)
-        return shown(f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another path")
-    except ValueError:
-        return "another place"

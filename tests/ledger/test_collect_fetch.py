@@ -152,7 +152,7 @@ def test_a_connection_that_comes_to_stand_as_a_run_is_given_up_waits_for_nothing
             except FetchFailed as failure:
                 failed.append(str(failure))
 
-        monkeypatch.setattr("finops.ledger.fetch.refuse_address", second_gives_up)
+        monkeypatch.setattr("finops.ledger.connecting.refuse_address", second_gives_up)
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
         thread.join(20)
@@ -285,7 +285,7 @@ def test_the_address_that_answers_is_looked_at_too(monkeypatch: pytest.MonkeyPat
         if len(seen) == 2:
             raise AddressRefused("changed")
 
-    monkeypatch.setattr("finops.ledger.fetch.refuse_address", second_is_refused)
+    monkeypatch.setattr("finops.ledger.connecting.refuse_address", second_is_refused)
     with replay([]) as store:
         with pytest.raises(AddressRefused, match="changed"):
             ask(store.url)

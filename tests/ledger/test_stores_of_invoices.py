@@ -19,9 +19,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
 from finops.ledger import guard
-from finops.ledger.access import AddressRefused
-from finops.ledger.fetch import FetchFailed, Limits, save
+from finops.ledger.access import AddressRefused, FetchFailed
+from finops.ledger.fetch import Limits
 from finops.ledger.operations.inputs import NotFound, find
+from finops.ledger.saving import save
 from tests.ledger.doors import ingested
 from tests.ledger.focus_files import focus_text
 from tests.ledger.test_zips import packed

@@ -17,9 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from finops.ledger import fetch, guard
+from finops.ledger import guard
 from finops.ledger.access import FetchFailed
+from finops.ledger.fetch import Limits
 from finops.ledger.operations.documents import digest_of
+from finops.ledger.saving import save
 from finops.sources import zips
 from finops.sources.records import Refused
 
@@ -44,7 +46,7 @@ DATA_SUFFIXES = frozenset(
     ]
 )
 URL_SECRETS = re.compile(r"(://)[^/\s@'\"]*@|\?[^\s'\"]+")
-WEB_LIMITS = fetch.Limits(total_seconds=3600, answer_bytes=64 << 30)
+WEB_LIMITS = Limits(total_seconds=3600, answer_bytes=64 << 30)
 MANIFESTS = ("manifest.json", "manifest.csv", "_success")
 
 
@@ -232,7 +234,7 @@ def _at_web(url: str, shown: str) -> Iterator[Found | NotFound]:
     """A file of the web, copied here for as long as it is read; it may be a zip."""
     name = PurePosixPath(urlsplit(url).path).name or "file"
     copy = tempfile.NamedTemporaryFile(prefix="headroom-web-")  # noqa: SIM115
-    fetch.save(url, cast(BinaryIO, copy), WEB_LIMITS)
+    save(url, cast(BinaryIO, copy), WEB_LIMITS)
     copy.flush()
     place = Path(copy.name)
     if zips.is_zip(place):
