@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,19 +19,18 @@ from finops.sources.bulk_chunks import Chunk, Chunks, Content, checked_text, row
 from finops.sources.bulk_engine import Engine, Side
 from finops.sources.bulk_harmless import Harmless
 from finops.sources.bulk_kept import KeptLines
+from finops.sources.bulk_picked import Picked
 from finops.sources.bulk_store import Found, Sums
 from finops.sources.bulk_sums import Amount, Layout, amounts_of, filled, grouped
 from finops.sources.bulk_table import KeptTable, Table
+from finops.sources.bulk_usual import Usual
 from finops.sources.files import MAX_FIELD_CHARACTERS
 from finops.sources.records import Account, ChargeRecord, Rejection
 from finops.sources.rows import Cells, Row, Warnings, charges_of, delimiter_of
 
 LONGEST_LINE: Final = 1_000_000
-PICKED_BYTES: Final = 4 * 1024 * 1024
 MOST_UNEVEN: Final = 8
 """After so many chunks whose rows are not all as long as the header, no more are hoped to be."""
-ENDS: Final = {"\\n": b"\n", "\\r\\n": b"\r\n"}
-"""How lines end, by what SQL calls it."""
 _QUOTE_AFTER_BLANK: Final = re.compile(rb' "(?:[^"]|"[,;\t\r\n"])')
 _BLANK_AFTER_QUOTE: Final = re.compile(rb'"[ \t]+(?:[,;\t\r\n]|\Z)')
 _BEFORE_CELL: Final = b",;\t\n\r"
@@ -65,6 +64,11 @@ class Way:
     whole: str
     marks: str = ""
 
+    def source(self, read: str, lines_before: str) -> str:
+        """What reads lines in SQL, with their numbers and all that is added to their columns."""
+        line = f"{lines_before} + row_number() OVER () AS line"
+        return f"(SELECT *{self.marks} FROM (SELECT *, {line}{self.more} FROM {read}))"  # noqa: S608
+
 
 @dataclass(frozen=True, slots=True)
 class Summed:
@@ -94,6 +98,8 @@ class CsvLines:
         self._is_ragged = f"v{self._width} IS NOT NULL OR v{self._width - 1} IS NULL"
         self._harmless = Harmless(engine, {name: f"v{place}" for name, place in places.items()})
         self._even, self._careful = self._even_way(rules), self._careful_way(rules)
+        self._usual = Usual(engine, self._even.layout.kind)
+        self._usual_way: Way | None = None
         self._uneven = 0
         self._sums = Sums(engine, self._careful.layout)
         self._scratch = Path(engine.folder)
@@ -195,18 +201,19 @@ class CsvLines:
             return None
         scratch = self._scratch / f"chunk-{side.place}.csv"
         _write(scratch, chunk.content)
+        side.connection.execute(f"SET VARIABLE lines_before = {chunk.first_line - 1}")
         for way in self._ways(chunk):
-            line = f"{chunk.first_line - 1} + row_number() OVER () AS line"
             read = self._read_csv(scratch, line_feed, way)
-            source = f"(SELECT *{way.marks} FROM (SELECT *, {line}{way.more} FROM {read}))"  # noqa: S608
+            any_chunk = way.source(read, "getvariable('lines_before')::BIGINT")
             try:
-                found = self._sums.find(grouped(way.layout, source, "line", way.whole), side)
+                view = side.view(grouped(way.layout, any_chunk, "line", way.whole))
+                found = self._sums.find(f"FROM {view}", side)
             except duckdb.OutOfMemoryException:
                 raise
             except duckdb.Error:
                 continue
             if found.lines == chunk.lines:
-                return Summed(line_feed, way, source, found)
+                return Summed(line_feed, way, way.source(read, str(chunk.first_line - 1)), found)
         return None
 
     def _ways(self, chunk: Chunk) -> Iterator[Way]:
@@ -214,6 +221,8 @@ class CsvLines:
 
         Of a single row the engine would not see that it has too many cells."""
         if self._uneven < MOST_UNEVEN and chunk.lines > 1 and self._is_even(chunk.last_line()):
+            if (usual := self._usual_way) is not None:
+                yield usual
             yield self._even
             self._uneven += 1
         yield self._careful
@@ -251,10 +260,17 @@ class CsvLines:
         alone = list(found.alone)
         if not is_taken:
             alone += self._sums.refused_lines(found, summed.source, "line", summed.way.whole)
-        self._sums.keep(found)
         if summed.way is self._even:
+            self._learn_usual(found.table)
+        self._sums.keep(found)
+        if summed.way is not self._careful:
             self._harmless.learn(summed.source)
         return sorted(alone)
+
+    def _learn_usual(self, table: str) -> None:
+        self._usual.learn(table)
+        layout = replace(self._even.layout, usual=self._usual.texts)
+        self._usual_way = replace(self._even, layout=layout) if layout.usual else None
 
     def _read_csv(self, scratch: Path, line_feed: str, way: Way) -> str:
         columns = ", ".join(f"'v{place}': 'VARCHAR'" for place in range(way.columns))
@@ -272,40 +288,6 @@ def _write(scratch: Path, content: Content) -> None:
     with scratch.open(mode, buffering=0) as file:
         file.write(content)
         file.truncate(len(content))
-
-
-class Picked:
-    """Whole lines of some chunks that stay single lines, ended alike."""
-
-    def __init__(self, line_feed: str) -> None:
-        self.line_feed = line_feed
-        self.numbers: list[int] = []
-        self._lines: list[bytes] = []
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether they should be read now, so that memory stays what it is."""
-        return self._bytes > PICKED_BYTES
-
-    def add(self, numbers: Sequence[int], chunk: Chunk) -> None:
-        """Adds lines of a chunk, in the order of the document."""
-        lines = list(chunk.picked(numbers))
-        self.numbers += numbers
-        self._lines += lines
-        self._bytes += sum(map(len, lines))
-
-    def content(self) -> bytes:
-        """The lines as a document of their own, each of them ended."""
-        content = b"".join(self._lines)
-        return content if content.endswith(b"\n") else content + ENDS[self.line_feed]
-
-    def texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Some of the lines by their numbers."""
-        wanted = set(numbers)
-        for number, line in zip(self.numbers, self._lines, strict=True):
-            if number in wanted:
-                yield number, line
 
 
 def line_feed_of(chunk: Chunk) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,21 @@ class Side:
     connection: DuckDBPyConnection
     place: int
     number: int
+    _views: dict[str, str] = field(default_factory=dict)
+
+    def view(self, query: str) -> str:
+        """The name of a view of a query, whose text need not be read again then."""
+        if query not in self._views:
+            name = f"asked_{self.number}_{len(self._views)}"
+            self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+            self._views[query] = name
+        return self._views[query]
+
+    def renew(self, connection: DuckDBPyConnection, number: int) -> None:
+        """Takes another connection and number instead of its own."""
+        self.connection.close()
+        self.connection, self.number = connection, number
+        self._views.clear()
 
 
 class Engine:
@@ -121,8 +136,7 @@ class Engine:
         for table in ("found", "others", "whole"):
             with suppress(duckdb.Error):
                 side.connection.execute(f"DROP TABLE IF EXISTS {table}_{side.number}")
-        side.connection.close()
-        side.connection, side.number = self._connection.cursor(), next(self._sides)
+        side.renew(self._connection.cursor(), next(self._sides))
 
     def widen(self) -> bool:
         """Gives the engine more memory for the rest of the document; False when it has all."""

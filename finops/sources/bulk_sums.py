@@ -9,7 +9,7 @@ digits before the point and 18 after it, in plain notation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from finops.core.allocation import Rule
@@ -184,6 +184,8 @@ class Layout:
     Lines are grouped by `groups`, of which the texts `keys` are made, none of them null. `together`:
     see the sieve.
     `is_harmless` holds for lines alone of whose `gpu_text` it is known that the sieve finds nothing.
+    Lines are not told apart by columns of which all have the text that `usual` gives; where one has
+    another, the engine refuses them all.
     """
 
     texts: Texts
@@ -193,6 +195,7 @@ class Layout:
     groups: Texts
     together: bool = False
     is_harmless: str | None = None
+    usual: Texts = field(default_factory=dict)
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -217,6 +220,18 @@ class Layout:
             gpu = f"CASE WHEN {self.is_harmless} THEN {named} ELSE {gpu} END"
         reached = bulk_sieve.is_reached(self.rules, self.texts)
         return f"coalesce({self.uncertain()} OR {gpu} OR {reached}, FALSE)"
+
+    def refusing(self, value: str) -> str:
+        """A value, for which there is none where a line has another text than is usual."""
+        if not self.usual:
+            return value
+        same = (f"{self.groups[n]} = {bulk_sieve.quoted(t)}" for n, t in self.usual.items())
+        return f"CASE WHEN {' AND '.join(same)} THEN {value} ELSE error('unusual') END"
+
+    def key(self, name: str) -> str:
+        """The text of a column in a row that `grouped` selects."""
+        usual = self.usual.get(name)
+        return self.keys[name] if usual is None else bulk_sieve.quoted(usual)
 
     def alike(self) -> str:
         """Which optional amounts a line lacks, and whether the other two are equal; see `Summing`."""
@@ -250,14 +265,16 @@ def grouped(
     names = (*layout.kind, *SPAN)
     number = f"CASE WHEN {layout.uncertain()} THEN -{line} ELSE {line} END" if signs else line
     # Said once, for the engine takes long to read such a condition, and longer to read it often.
-    marked = f"(SELECT *, CASE WHEN {whole} THEN {number} END AS {mark} FROM {source})"  # noqa: S608
-    chosen = [f"{layout.keys[name]} AS {engine_name(name)}" for name in names]
+    told = layout.refusing(f"CASE WHEN {whole} THEN {number} END")
+    marked = f"(SELECT *, {told} AS {mark} FROM {source})"  # noqa: S608
+    chosen = [f"{layout.key(name)} AS {engine_name(name)}" for name in names]
     chosen += [f"{layout.alike()} AS alike", f"{mark} AS alone"]
     chosen += ["count(*) AS n", f"min({line}) AS first", f"max({line}) AS last"]
     for name, amount in layout.amounts.items():
         chosen += amount.totals(engine_name(name))
     places = (str(len(names) + place) for place in (1, 2))
-    groups = ", ".join((*(layout.groups[name] for name in names), *places))
+    differing = (layout.groups[name] for name in names if name not in layout.usual)
+    groups = ", ".join((*differing, *places))
     return f"SELECT {', '.join(chosen)} FROM {marked} GROUP BY {groups}"  # noqa: S608
 
 
