@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from celery import current_app
 from django.db.backends.postgresql.operations import DatabaseOperations
+from hypothesis import settings
 
 from finops import embedded
 from tests.settings import TEMPORARY
+
+# How long an example takes says nothing on a machine that does other work beside.
+settings.register_profile("headroom", deadline=None)
+settings.load_profile("headroom")
 
 LONG_FIRST = ("sample", "browser", "evidence", "ledger", "house", "paper")
 
