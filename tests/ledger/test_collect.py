@@ -5,31 +5,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from io import StringIO
-from itertools import pairwise
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
-from django.core.management.base import CommandError
-from hypothesis import given
-from hypothesis import strategies as st
 
 from finops.core.period import Period, parse_instant
 from finops.ledger.access import FetchFailed
-from finops.ledger.fetch import Door, Limits
-from finops.ledger.models import Document, Fetch, ReadingBlock, Series, Source, TokenHour
-from finops.ledger.operations import collect, planning
+from finops.ledger.fetch import Door
+from finops.ledger.models import Document, Fetch, ReadingBlock, Series, Source
+from finops.ledger.operations import collect
 from finops.ledger.operations.collect import collect_source, collect_window
 from finops.ledger.operations.documents import stored
-from finops.ledger.operations.planning import hours_at_once, windows
-from finops.ledger.operations.sources import access_to, add_source
+from finops.ledger.operations.sources import access_to
 from finops.ledger.queries.facts import facts
 from finops.ledger.queries.sources import health, incomplete_hours, uncollected
-from finops.ledger.store import live_series
 from finops.sources.samples import decode
+from tests.ledger.collecting import (
+    AFTER,
+    FIRST,
+    GENERATION_TOKENS,
+    PROMPT_TOKENS,
+    RECORDING,
+    SECOND,
+    ledger,
+    made,
+)
+from tests.ledger.doors import command
 from tests.ledger.stores import (
     PROMETHEUS,
     SNAPSHOT,
@@ -43,12 +46,10 @@ from tests.ledger.stores import (
 )
 from tests.ledger.totals import token_totals
 
-pytestmark = pytest.mark.django_db(databases=["default", "sample"])
-
-RECORDING = Period(parse_instant("2026-11-29T14:00:00Z"), parse_instant("2026-11-29T16:00:00Z"))
-FIRST, SECOND = windows(RECORDING)
-AFTER = parse_instant("2026-11-29T16:10:30Z")
-PROMPT_TOKENS, GENERATION_TOKENS = 1_494_578, 202_099  # the recording's own account of itself
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "sample"]),
+    pytest.mark.usefixtures("no_pauses"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -61,47 +62,6 @@ def store_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("prometheus")
     with prometheus(folder, from_samples(folder)) as url:
         yield url
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with replay() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "WARNED_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(collect, "limits_of_stores", lambda: Limits(pause_seconds=0.01))
-
-
-def command(*arguments: str) -> dict[str, Any]:
-    out = StringIO()
-    call_command(*arguments, "--json", stdout=out)
-    answer: dict[str, Any] = json.loads(out.getvalue())
-    return answer
-
-
-def made(url: str, name: str = "prom", **more: Any) -> Source:
-    return add_source(name, url, by="ada", at=AFTER, **more)
-
-
-def ledger() -> dict[str, Any]:
-    """What the ledger says, without the numbers of its rows."""
-    return {
-        "fetches": sorted(Fetch.objects.values_list("window_start", "complete", "document_id")),
-        "documents": sorted(Document.objects.values_list("sha256", "readings", "size_bytes")),
-        "hours": sorted(
-            TokenHour.objects.values_list(
-                "series__metric", "series__labels_digest", "hour", "revision", "tokens", "readings"
-            )
-        ),
-        "blocks": sorted(
-            ReadingBlock.objects.values_list(
-                "series__metric", "series__labels_digest", "hour", "readings"
-            )
-        ),
-    }
 
 
 def test_by_one_url_the_recording_is_booked_to_the_token(store_url: str) -> None:
@@ -346,181 +306,3 @@ def told_missing() -> list[str]:
     week = Period(parse_instant("2026-11-23T00:00:00Z"), parse_instant("2026-11-30T00:00:00Z"))
     found = facts(week, week="2026-W48").notices
     return [one.text for one in found if one.kind == "hours-missing"]
-
-
-def test_a_large_fleet_is_asked_in_shards(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = made(store.url)
-    whole = collect_source(source, by="ada", at=AFTER, period=RECORDING)
-    monkeypatch.setattr("finops.ledger.store.MAX_SERIES_HOURS_A_QUERY", 4)
-    before, asked = ledger(), len(store.seen)
-    parts = collect_source(source, by="ada", at=AFTER, period=RECORDING)
-    assert (parts.readings, parts.series) == (whole.readings, whole.series)
-    assert ledger() == before
-    assert len(store.seen) - asked > 20
-
-
-def test_a_long_way_back_is_asked_for_by_the_day(store: Store) -> None:
-    source = made(store.url)
-    period = Period(parse_instant("2026-11-28T22:00:00Z"), parse_instant("2026-12-01T03:00:00Z"))
-    later = period.end + timedelta(minutes=30)
-    result = collect_source(source, by="ada", at=later, period=period)
-    assert result.ok
-    spans = Fetch.objects.order_by("window_start").values_list("window_start", "window_end")
-    hours = [(end - start) // timedelta(hours=1) for start, end in spans]
-    assert hours == [2, 24, 24, 1, 1, 1]
-    assert uncollected(source, period) == []
-    totals = token_totals(RECORDING)
-    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
-
-
-@given(
-    start=st.integers(0, 5000),
-    minutes=st.integers(1, 6000),
-    hours=st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]),
-)
-def test_windows_cover_a_period_without_gap_or_overlap(
-    start: int, minutes: int, hours: int
-) -> None:
-    begin = RECORDING.start + timedelta(minutes=start)
-    period = Period(begin, begin + timedelta(minutes=minutes))
-    cut = list(windows(period, hours=hours))
-    assert (cut[0].start, cut[-1].end) == (period.start, period.end)
-    assert all(a.end == b.start for a, b in pairwise(cut))
-    long = [one for one in cut if one.end - one.start > timedelta(hours=1)]
-    # Whole parts of a day, but for one that begins with the period's first whole hour.
-    odd = [one for one in long if one.end - one.start != timedelta(hours=hours)]
-    assert odd == [one for one in cut[:2] if one in odd]
-    assert len(odd) <= 1
-    assert all(one.end - one.start <= timedelta(hours=hours) for one in long)
-    assert all(one.end.hour % hours == one.end.minute == one.start.minute == 0 for one in long)
-    assert len(cut) - len(long) <= hours + 2 or hours == 1
-
-
-def test_the_more_series_the_fewer_hours_are_asked_for_at_once() -> None:
-    counts = (0, 1, 1_250, 1_251, 2_500, 2_501, 5_000, 7_501, 15_000, 15_001, 50_000)
-    assert list(map(hours_at_once, counts)) == [24, 24, 24, 12, 12, 8, 6, 12, 12, 12, 12]
-
-
-def test_a_source_of_many_series_is_asked_for_by_parts_of_a_day(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = made(store.url)
-    with Door(access_to(source)) as door:
-        series, _ = live_series(door, (), SECOND)
-    monkeypatch.setattr(planning, "MAX_SERIES_HOURS", 5 * len(series))
-    monkeypatch.setattr(planning, "FEW_HOURS", 2)
-    period = Period(parse_instant("2026-11-27T07:00:00Z"), RECORDING.end)
-    later = period.end + timedelta(minutes=30)
-    assert collect_source(source, by="ada", at=later, period=period).ok
-    spans = Fetch.objects.order_by("window_start").values_list("window_start", "window_end")
-    hours = [(end - start) // timedelta(hours=1) for start, end in spans]
-    assert hours == [1, *[4] * 14]
-    assert uncollected(source, period) == []
-    totals = token_totals(RECORDING)
-    assert (totals.prompt, totals.generation) == (PROMPT_TOKENS, GENERATION_TOKENS)
-
-
-def test_matchers_keep_other_jobs_out(store: Store) -> None:
-    source = made(store.url, matchers='namespace="llm-prod"')
-    collect_source(source, by="ada", at=AFTER, period=RECORDING)
-    spaces = {row["namespace"] for row in Series.objects.values_list("labels", flat=True)}
-    others = {row["metric"].get("namespace") for row in recorded()}
-    assert spaces == {"llm-prod"}
-    assert len(others) > 1
-
-
-def test_what_a_store_is_is_asked_again_after_it_was_away(store: Store) -> None:
-    with replay([]) as gone:
-        source = made(gone.url)
-    assert not collect_source(source, by="ada", at=AFTER, period=FIRST).ok
-    assert source.probe == {}
-    source.url = store.url
-    assert collect_source(source, by="ada", at=AFTER, period=FIRST).ok
-    assert source.probe["version"] == "replay"
-
-
-def test_the_future_is_not_collected(store: Store) -> None:
-    later = Period(AFTER + timedelta(days=1), AFTER + timedelta(days=2))
-    result = collect_source(made(store.url), by="ada", at=AFTER, period=later)
-    assert result.warnings == ["the period lies in the future; there is nothing to collect yet"]
-    assert not Fetch.objects.exists()
-
-
-def test_a_store_without_engines_says_so(store: Store) -> None:
-    store.series = []
-    result = collect_source(made(store.url), by="ada", at=AFTER)
-    assert "no series of a known engine in the last 15 days" in result.warnings[0]
-
-
-def test_a_source_that_fails_does_not_stop_the_others(store: Store) -> None:
-    with replay([]) as gone:
-        url = gone.url
-    command("sources", "add", "a-gone", url)
-    command("sources", "add", "b-here", store.url)
-    answer = command("collect", "--from", "2026-11-29T14:00:00Z", "--to", "2026-11-29T16:00:00Z")
-    gone_row, here = answer["sources"]
-    assert answer["ok"] is False
-    assert "connection refused" in gone_row["warnings"][0]
-    assert here["readings"] > 0
-
-
-def test_what_cannot_be_run_says_why() -> None:
-    for arguments, words in (
-        (["collect"], "There is no source to collect"),
-        (["collect", "--source", "x"], "no Prometheus source named 'x'"),
-        (["collect", "--url", "ftp://x"], "only http and https"),
-        (["collect", "--url", "http://169.254.169.254/", "--to", "2026-11-29"], "Say --from"),
-        (["collect", "--url", "http://169.254.169.254"], "no source was made: the address"),
-        (["collect", "--url", "http://127.0.0.1:1"], "no source was made: .* refused"),
-        (["sources", "add", "x", "http://h", "--secret", "SECRET_KEY"], "HEADROOM_SECRET_"),
-        (["sources", "add", "x", "http://h", "--matchers", "job=vllm"], "cannot be read"),
-        (["sources", "add", "x", "http://h", "--matchers", '__name__="up"'], "metrics are chosen"),
-        (["sources", "add", "X!", "http://h"], "name is a-z"),
-        (["sources", "stop", "x"], "no source named"),
-        (["sources", "test", "x"], "no source named 'x'"),
-    ):
-        with pytest.raises(CommandError, match=words):
-            call_command(*arguments, stderr=StringIO())
-    assert not Source.objects.exists()
-
-
-def test_one_store_is_not_read_twice(store: Store) -> None:
-    command("sources", "add", "one", store.url, "--matchers", 'job="chat-7b"')
-    with pytest.raises(CommandError, match="would count twice"):
-        call_command("sources", "add", "two", store.url + "/", stderr=StringIO())
-    command("sources", "add", "three", store.url, "--matchers", 'job="code-3b"')
-    with pytest.raises(CommandError, match="several sources read"):
-        call_command("collect", "--url", store.url, stderr=StringIO())
-
-
-def test_testing_a_source_tells_what_is_there(store: Store) -> None:
-    now = datetime.now(UTC).timestamp()
-    store.series = [
-        row | {"values": [[now - 60, value] for _, value in row["values"][:1]]}
-        for row in store.series
-    ]
-    answer = command("sources", "test", store.url)
-    assert (answer["ok"], answer["version"], answer["problem"]) == (True, "replay", None)
-    prompts = [r for r in recorded() if r["metric"]["__name__"] == "vllm:prompt_tokens_total"]
-    assert sum(answer["jobs"].values()) >= len(prompts)
-    assert list(answer["engines"]) == ["vllm"]
-    store.series = []
-    assert "no series of an engine" in command("sources", "test", store.url)["problem"]
-    store.replies = [Reply(b"{}", 401)] * 2
-    assert "status 401" in command("sources", "test", store.url)["problem"]
-
-
-def test_sources_show_their_health(store: Store) -> None:
-    command("sources", "add", "prom", store.url)
-    assert command("sources")["sources"][0]["state"] == "never"
-    collect_source(Source.objects.get(), by="ada", at=AFTER)
-    [row] = health(parse_instant("2026-11-29T16:30:00Z"))
-    assert (row["state"], row["reaches"], row["coverage"]) == (
-        "fine", "2026-11-29T16:08:00Z", "1.0000",
-    )  # fmt: skip
-    assert row["lag_seconds"] == 22 * 60
-    [row] = health(parse_instant("2026-11-30T02:00:00Z"))
-    # Two of twelve hours, and eight minutes of a third: 2.1333 of 12, rounded down.
-    assert (row["state"], row["coverage"]) == ("late", "0.1777")
-    command("sources", "stop", "prom")
-    assert command("sources")["sources"][0]["state"] == "idle"

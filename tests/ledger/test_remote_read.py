@@ -15,8 +15,7 @@ from finops.ledger.operations.sources import add_source
 from finops.ledger.probe import probe
 from finops.ledger.store import Gathered, gather
 from finops.sources.samples import encode
-from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, recorded, replay
-from tests.ledger.test_collect import (
+from tests.ledger.collecting import (
     AFTER,
     FIRST,
     GENERATION_TOKENS,
@@ -24,6 +23,7 @@ from tests.ledger.test_collect import (
     RECORDING,
     SECOND,
 )
+from tests.ledger.stores import PROMETHEUS, Reply, from_samples, prometheus, recorded, replay
 from tests.ledger.totals import token_totals
 from tests.sources.test_remote_read import answered
 from tests.sources.test_remote_read import series as written

@@ -35,9 +35,9 @@ from finops.ledger.operations.sources import SourceRefused, access_to, add_sourc
 from finops.ledger.probe import probe
 from finops.ledger.queries.sources import health, uncollected
 from finops.sources.shards import shards
+from tests.ledger.collecting import AFTER, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
 from tests.ledger.doors import ingested
 from tests.ledger.stores import PROMETHEUS, Reply, Store, from_samples, prometheus, recorded, replay
-from tests.ledger.test_collect import AFTER, GENERATION_TOKENS, PROMPT_TOKENS, RECORDING
 from tests.ledger.totals import token_totals
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
