@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .counter import DAY_MS, is_gap
+from .counter_values import DAY_MS, is_gap
 from .period import HOUR_MS
 from .steps import lower_median
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .counter import DAY_MS, is_gap
+from .counter_values import DAY_MS, is_gap
 from .tokens import Dark
 
 SAID_BEFORE = -1

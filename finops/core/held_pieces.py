@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .counter import DAY_MS
+from .counter_values import DAY_MS
 from .period import HOUR_MS
 from .steps import lower_median
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .counter import DAY_MS, is_gap
+from .counter_values import DAY_MS, is_gap
 from .steps import MOST_STEPS, lower_median_of
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

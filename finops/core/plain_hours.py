@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .counter import Mark, proves_birth
+from .counter_values import Mark, proves_birth
 from .plain_clock import Clock, Numbers, Tick, steps_within
 
 State = dict[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .counter import is_gap
+from .counter_values import is_gap
 from .period import HOUR_MS
 from .tokens import Dark, Rate, SeriesPeriod
 

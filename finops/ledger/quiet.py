@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from finops.core.counter import is_gap
+from finops.core.counter_values import is_gap
 from finops.core.period import HOUR, Period, milliseconds
 from finops.core.steps import lower_median
 from finops.sources.records import SeriesReadings

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import Carry, Context, HourReadings, HourRow, Readings, derive
+from finops.core.counter import derive
+from finops.core.counter_values import Carry, Context, HourReadings, HourRow, Readings
 from finops.core.dark import Ups, dark_of, dark_of_end
 from finops.core.series import Row, SeriesRows
 from finops.core.tokens import SeriesPeriod

@@ -11,17 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import (
-    DAY_MS,
-    Carry,
-    Context,
-    HourReadings,
-    HourRow,
-    Mark,
-    Readings,
-    continues,
-    derive,
-)
+from finops.core.counter import derive
+from finops.core.counter_values import DAY_MS, Carry, Context, HourReadings, HourRow, Mark, Readings
 from finops.core.plain_clock import Clock
 from finops.core.plain_hours import (
     Booked,
@@ -31,6 +22,7 @@ from finops.core.plain_hours import (
     book_plain,
     states_after,
 )
+from finops.core.usual import continues
 
 HOUR_MS = 3_600_000
 BASE_MS = 1_795_910_400_000  # a midnight, UTC

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import Carry, HourRow, Readings, derive
+from finops.core.counter import derive
+from finops.core.counter_values import Carry, HourRow, Readings
 from tests.core.test_counter_laws import (
     HOUR_S,
     World,

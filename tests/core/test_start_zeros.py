@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import Carry, Context, HourReadings, Mark, Readings, derive
+from finops.core.counter import derive
+from finops.core.counter_values import Carry, Context, HourReadings, Mark, Readings
 from tests.core.test_counter_laws import BASE_S, HOUR_S, World, world
 
 Seen = tuple[int, int, int | None]

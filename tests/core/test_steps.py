@@ -8,17 +8,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import (
-    DAY_MS,
-    Carry,
-    Context,
-    HourReadings,
-    HourRow,
-    Readings,
-    continues,
-    derive,
-)
+from finops.core.counter import derive
+from finops.core.counter_values import DAY_MS, Carry, Context, HourReadings, HourRow, Readings
 from finops.core.steps import MOST_STEPS, Steps, lower_median
+from finops.core.usual import continues
 from tests.core.test_counter_laws import context_of, hours_of, world
 
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finops.core.counter import Carry, Context, HourReadings, HourRow, Readings, derive
+from finops.core.counter import derive
+from finops.core.counter_values import Carry, Context, HourReadings, HourRow, Readings
 from reports.evidence import verify
 
 HOUR_MS, BASE_MS = 3_600_000, 1_795_910_400_000

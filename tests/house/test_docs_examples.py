@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from finops.core import cache as kv_cache
-from finops.core import counter, memory, period, slices
+from finops.core import counter, counter_values, memory, period, slices
 from finops.core.money import EXACT
 from finops.core.statement import METHOD_VERSION
 from finops.core.tokens import Dark, Rate, SeriesPeriod, coverage
@@ -114,20 +114,20 @@ def readings_of(e: Example) -> list[tuple[int, int, int]]:
     return [(ms(r["at"]), int(r["value"]), ms(r["born"])) for r in found if r]
 
 
-def derived(e: Example) -> counter.HourRow:
+def derived(e: Example) -> counter_values.HourRow:
     rows = readings_of(e)
-    hour = counter.HourReadings(
+    hour = counter_values.HourReadings(
         ms("10:00:00"),
         {
-            "": counter.Readings(
+            "": counter_values.Readings(
                 [at for at, _, _ in rows],
                 [value for _, value, _ in rows],
                 [("created", born * 1000) for _, _, born in rows],
             )
         },
     )
-    context = counter.Context(earliest_ms=ms(e.text("job_earliest_reading")))
-    (row,), _ = counter.derive([hour], counter.Carry(), context)
+    context = counter_values.Context(earliest_ms=ms(e.text("job_earliest_reading")))
+    (row,), _ = counter.derive([hour], counter_values.Carry(), context)
     return row
 
 

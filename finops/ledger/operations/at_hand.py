@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connections
 
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.held_pieces import Usual
 from finops.core.period import HOUR_MS
 from finops.ledger.models import Series, Source

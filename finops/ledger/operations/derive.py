@@ -13,7 +13,7 @@ from functools import cache, partial
 
 from django.db import connections
 
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import Series, Source, Target, TokenHour
 from finops.ledger.which import ledger_name

@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from finops.core import counter as core
-from finops.core.counter import DAY_MS, Carry, Context, HourReadings, HourRow, Mark, Readings
+from finops.core.counter import derive
+from finops.core.counter_values import (
+    DAY_MS,
+    Carry,
+    Context,
+    HourReadings,
+    HourRow,
+    Mark,
+    Readings,
+    Restart,
+)
 from finops.core.dark import Ups, dark_of, silence_of
 from finops.core.period import HOUR_MS, instant_of, milliseconds
+from finops.core.usual import continues
 from finops.ledger.models import Series, Target, TokenHour
 from finops.sources.engines import mark_of
 
@@ -75,11 +85,11 @@ class Deriving:
         before_ms, carry = loaded.before(series)
         day = loaded.from_ms // DAY_MS
         is_begun = before_ms is not None and before_ms // DAY_MS == day
-        if is_begun and (carry.day != day or not core.continues(hours, carry)):
+        if is_begun and (carry.day != day or not continues(hours, carry)):
             return None
         carry = self._going_on(series, hours, carry)
         from_day = day * DAY_MS
-        rows, learned = core.derive(hours, carry, self._context(from_day, {}))
+        rows, learned = derive(hours, carry, self._context(from_day, {}))
         return None if learned else [self._row(series, row, from_day) for row in rows]
 
     def _context(self, from_day: int, first_marks: Mapping[int, Mark]) -> Context:
@@ -100,7 +110,7 @@ class Deriving:
             hours = list(self._hours(series, from_day))
             carry = self._going_on(series, hours, self._carry_before(series, from_day))
             context = self._context(from_day, first_marks)
-            rows, learned = core.derive(hours, carry, context)
+            rows, learned = derive(hours, carry, context)
             if not learned.keys() - first_marks.keys():
                 return [self._row(series, row, from_day) for row in rows]
             first_marks |= learned
@@ -240,14 +250,14 @@ class Deriving:
             return {}
         return {"continues": [before.series, before.last_ms, before.high, before.marks]}
 
-    def _ups_around(self, restart: core.Restart, from_day: int) -> Ups:
+    def _ups_around(self, restart: Restart, from_day: int) -> Ups:
         """The `up` readings from a day before a restart's dark, which may begin long before the
         days that are derived."""
         if restart.from_ms >= from_day:
             return self._ups_from(from_day)
         return self._ups((restart.from_ms // DAY_MS - 1) * DAY_MS)
 
-    def _restart(self, restart: core.Restart, usual_ms: int | None, ups: Ups) -> dict[str, Any]:
+    def _restart(self, restart: Restart, usual_ms: int | None, ups: Ups) -> dict[str, Any]:
         dark = dark_of(
             from_ms=restart.from_ms,
             to_ms=restart.to_ms,

@@ -11,7 +11,7 @@ import numpy as np
 from django.db import connections
 
 from finops.core.cache import Gauge
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.period import HOUR_MS, instant_of
 from finops.core.steps import lower_median
 from finops.ledger.models import ReadingBlock, Series

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import gt
 
-from finops.core.counter import BIRTH_WITHIN_MS, Counter, HourReadings, Mark
+from finops.core.counter_values import BIRTH_WITHIN_MS, Counter, HourReadings, Mark
 from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import ReadingBlock, Series
 from finops.sources.engines import role_of

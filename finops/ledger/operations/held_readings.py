@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.period import HOUR_MS
 from finops.core.steps import lower_median_of
 

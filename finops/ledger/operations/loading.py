@@ -8,7 +8,7 @@ from datetime import datetime
 import orjson
 from django.db import connections
 
-from finops.core.counter import Carry
+from finops.core.counter_values import Carry
 from finops.core.period import instant_of
 from finops.ledger.models import ReadingBlock, Series, TokenHour
 from finops.ledger.which import ledger_name

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finops.core.counter import Mark
+from finops.core.counter_values import Mark
 
 
 @dataclass(frozen=True, slots=True)

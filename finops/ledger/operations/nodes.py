@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.held import held_hours
 from finops.core.period import HOUR_MS, instant_of, milliseconds
 from finops.ledger.models import GpuHour, Series

@@ -15,7 +15,7 @@ from datetime import datetime
 import orjson
 from django.db import connections
 
-from finops.core.counter import Mark
+from finops.core.counter_values import Mark
 from finops.core.plain_clock import Clock, Tick
 from finops.core.plain_hours import (
     OfHour,

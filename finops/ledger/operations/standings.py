@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from finops.core.counter import DAY_MS
+from finops.core.counter_values import DAY_MS
 from finops.core.period import instant_of
 from finops.core.plain_clock import Tick
 from finops.core.plain_hours import Standing

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connections
 
-from finops.core.counter import BIRTH_WITHIN_MS, is_gap
+from finops.core.counter_values import BIRTH_WITHIN_MS, is_gap
 from finops.core.period import HOUR_MS, instant_of
 from finops.core.series import Birth
 from finops.ledger.models import Series

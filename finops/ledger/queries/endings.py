@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from finops.core.counter import Carry
+from finops.core.counter_values import Carry
 from finops.core.dark import Ups, dark_of_end
 from finops.core.period import HOUR_MS, milliseconds
 from finops.core.tokens import Dark

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from finops.core.counter import Carry
+from finops.core.counter_values import Carry
 from finops.core.matching import parse_matchers
 from finops.core.period import HOUR, HOUR_MS, Period, instant_of, milliseconds, rfc3339
 from finops.core.tokens import SeriesPeriod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from finops.core.counter import Carry, Counter, Mark
+from finops.core.counter_values import Carry, Counter, Mark
 from finops.core.period import HOUR_MS, Period, instant_of, milliseconds, rfc3339
 from finops.core.series import Row
 from finops.ledger.models import ReadingBlock, Series, TokenHour

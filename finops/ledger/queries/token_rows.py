@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from django.db import connections
 
-from finops.core.counter import BIRTH_WITHIN_MS
+from finops.core.counter_values import BIRTH_WITHIN_MS
 from finops.core.period import Period, milliseconds
 from finops.core.series import Row, SeriesRows
 from finops.ledger.models import Series
