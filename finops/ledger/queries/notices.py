@@ -22,6 +22,7 @@ from .counted_twice import counted_twice
 from .discovery import MODEL_LABELS
 from .memory_notices import memory_notices
 from .money_exceptions import money_exceptions
+from .moved import moved
 from .reaches import Span, after_hour
 from .source_hours import DELIVERED_ALONE
 from .tokens import TokenLedger
@@ -38,6 +39,7 @@ def notices(
         ),
         *_series_without_workload(ledger, assign),
         *counted_twice(period, _in_scope(ledger, assign), as_of),
+        *moved(ledger.known, assign, as_of),
         *_incomplete_fetches(period, as_of),
         *_missing_hours(period, as_of),
         *_several_choices(period, as_of),
