@@ -49,7 +49,11 @@ class Gauge:
 
 @dataclass(slots=True)
 class CacheHourRow:
-    """One engine's KV cache in one hour, in blocks and block-milliseconds."""
+    """One engine's KV cache in one hour, in blocks and block-milliseconds.
+
+    `reserved_block_ms` is told where the pool had not the same blocks all the time it was observed;
+    elsewhere it is its blocks × the time.
+    """
 
     hour_ms: int
     pool: Pool
@@ -61,6 +65,7 @@ class CacheHourRow:
     peak_waiting: int | None = None
     stale_ms: int = 0
     levels_ms: dict[str, int] = field(default_factory=dict)
+    reserved_block_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,13 @@ def cache_hours(engine: Engine) -> list[CacheHourRow]:
     for row in rows.values():
         row.peak_running = engine.running.highest(row.hour_ms, row.hour_ms + HOUR_MS)
         row.peak_waiting = engine.waiting.highest(row.hour_ms, row.hour_ms + HOUR_MS)
+        row.reserved_block_ms = if_changed(row.reserved_block_ms, row.pool, row.observed_ms)
     return [rows[hour] for hour in sorted(rows)]
+
+
+def if_changed(reserved_block_ms: int | None, pool: Pool, observed_ms: int) -> int | None:
+    """What was reserved in an hour, None where it is the pool's blocks × the time observed."""
+    return None if reserved_block_ms == (pool.blocks or 0) * observed_ms else reserved_block_ms
 
 
 def held_spans(times: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -162,6 +173,7 @@ def _count(
     # vLLM keeps one null block; the share times the others is a whole number of blocks.
     blocks = round(value * (pool.blocks - pool.null_blocks))
     row.active_block_ms = (row.active_block_ms or 0) + blocks * held_ms
+    row.reserved_block_ms = (row.reserved_block_ms or 0) + pool.blocks * held_ms
     if row.peak_blocks is None or blocks > row.peak_blocks:
         row.peak_blocks, row.peak_ms = blocks, time_ms
 

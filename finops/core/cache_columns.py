@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from .cache import LEVELS, STALE_AFTER_MS, CacheHourRow, Engine, Gauge, Pool
+from .cache import LEVELS, STALE_AFTER_MS, CacheHourRow, Engine, Gauge, Pool, if_changed
 from .held_pieces import Column, Pieces, Usual, held_ends_of_rows, usual_of_rows
 from .period import HOUR_MS
 
@@ -76,10 +76,12 @@ def _hours(engines: Sequence[Engine], usual: Sequence[Usual]) -> Iterator[tuple[
         levels,
         strict=True,
     )
-    for at, hour_ms, of, observed, asleep, active, peak, peak_ms, running, waiting, told in columns:
+    for at, hour_ms, of, observed, asleep, *blocks, running, waiting, told in columns:
+        active, reserved, peak, peak_ms = blocks
         row = CacheHourRow(
-            hour_ms, pools[of], observed, active, peak, peak_ms, running, waiting, asleep, told
-        )
+            hour_ms, pools[of], observed, active, peak, peak_ms, running, waiting, asleep, told,
+            if_changed(reserved, pools[of], observed),
+        )  # fmt: skip
         yield row, at
 
 
@@ -154,24 +156,26 @@ def _levels(pieces: Pieces, value: Column, counts: Column) -> list[dict[str, int
 
 def _blocks(
     pieces: Pieces, value: Column, counts: Column, pools: Sequence[Pool], pool: Column
-) -> tuple[list[int | None], list[int | None], list[int | None]]:
-    """Active block-milliseconds, highest blocks and when, of each hour; None without any known."""
+) -> list[list[int | None]]:
+    """Active and reserved block-milliseconds, highest blocks and when, of each hour; None without any
+    known."""
     has_blocks = np.array([one.blocks is not None for one in pools])
     lent = np.array([0 if one.blocks is None else one.blocks - one.null_blocks for one in pools])
+    whole = np.array([one.blocks or 0 for one in pools])
     known = counts & has_blocks[pool]
     blocks = np.where(known, np.rint(np.where(known, value, 0) * lent[pool]), -1).astype(np.int64)
     is_told = [count > 0 for count in pieces.counts(known)]
     highest = pieces.highest(blocks)
     columns = (
         pieces.sums(np.where(known, blocks * pieces.held, 0)),
+        pieces.sums(np.where(known, whole[pool] * pieces.held, 0)),
         highest.tolist(),
         pieces.first_of_highest(blocks, highest),
     )
-    active, peak, peak_ms = (
+    return [
         [one if told else None for one, told in zip(column, is_told, strict=True)]
         for column in columns
-    )
-    return active, peak, peak_ms
+    ]
 
 
 def _highest(gauges: Sequence[Gauge], times: Column, pieces: Pieces) -> list[int | None]:

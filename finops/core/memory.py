@@ -23,7 +23,8 @@ class CacheRow:
     """One engine's KV cache in one hour, as the ledger keeps it.
 
     `blocks` is the engine's own share of the pool: front-ends of data-parallel engines export the
-    sum on every engine, and that sum is never added up.
+    sum on every engine, and that sum is never added up. The pool is that of the hour's end;
+    `reserved_block_ms` tells what was reserved while it was observed where it changed in the hour.
     """
 
     hour: datetime
@@ -37,6 +38,7 @@ class CacheRow:
     peak_ms: int | None
     peak_running: int | None
     stale_ms: int
+    reserved_block_ms: Decimal | None = None
     first_ms: int | None = None
     """The first reading of an hour that stands alone: nothing was read in those beside it."""
 
@@ -154,6 +156,16 @@ def active_token_ms(row: CacheRow) -> int:
     return _tokens_of(row, row.active_block_ms or Decimal(0))
 
 
+def reserved_token_ms(row: CacheRow) -> int | None:
+    """Token-milliseconds reserved while an hour was observed, whole; None where the pool is not known."""
+    pool = pool_tokens(row)
+    if pool is None:
+        return None
+    if row.reserved_block_ms is None:
+        return pool * row.observed_ms
+    return _tokens_of(row, row.reserved_block_ms)
+
+
 def presence(rows: Iterable[CacheRow]) -> dict[int, Span]:
     """When an engine was there, by hour, in milliseconds since 1970."""
     return spans_of(
@@ -169,10 +181,8 @@ def _bytes(token_ms: int | None, bytes_per_token: int | None, observed: int) -> 
 
 def _reserved_token_ms(rows: list[CacheRow]) -> int | None:
     """Token-milliseconds reserved while the use was observed; None where a pool is not known."""
-    pools = [pool_tokens(row) for row in rows]
-    if any(pool is None for pool in pools):
-        return None
-    return sum((pool or 0) * row.observed_ms for pool, row in zip(pools, rows, strict=True))
+    held = [reserved_token_ms(row) for row in rows]
+    return None if any(one is None for one in held) else sum(one or 0 for one in held)
 
 
 def _peak(rows: list[CacheRow]) -> tuple[int, datetime] | None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from .memory import CacheRow, active_token_ms, pool_tokens, presence
+from .memory import CacheRow, active_token_ms, pool_tokens, presence, reserved_token_ms
 from .money import divide, round_half_even
 from .period import HOUR_MS, Period, milliseconds, rfc3339
 from .presence import Span, at_once, length_ms
@@ -163,8 +163,12 @@ def _scaled(value: Decimal | Fraction | int | None, scale: Decimal) -> int | Non
     return None if value is None else int(round_half_even(Decimal(value) * scale, 0))
 
 
-def _pool_in(row: CacheRow | None) -> int | None:
-    return None if row is None else pool_tokens(row)
+def _pool_in(row: CacheRow | None) -> Decimal | int | None:
+    """The pool of an hour; of one in which it changed, the mean over the time observed."""
+    if row is None or row.reserved_block_ms is None or not row.observed_ms:
+        return None if row is None else pool_tokens(row)
+    held = reserved_token_ms(row)
+    return None if held is None else divide(Decimal(held), Decimal(row.observed_ms))
 
 
 def _active_in(row: CacheRow | None) -> Decimal | None:

@@ -308,6 +308,7 @@ pool_tokens|whole|tokens the pool holds, where the engine says so
 max_model_len|whole|longest request, tokens
 observed_ms|whole|time observed, ms
 active_block_ms|whole|blocks in use × ms
+reserved_block_ms|whole|blocks of the pool × ms observed, of an hour in which it changed; else empty
 peak_blocks|whole|most blocks in use
 peak_ms|whole|when, ms since 1970
 peak_running|whole|most requests running together

@@ -1402,7 +1402,7 @@ def same_hour(row):
 
 def tokens_of(row, blocks):
     """§8.3: blocks as tokens; a share of the pool where the block size is not the pool's own."""
-    size, pool = row["block_size"], row["pool_tokens"]
+    size, pool = row["block_size"] or 0, row["pool_tokens"]
     if pool is not None and row["blocks"] and pool != row["blocks"] * size:
         return round(Fraction(blocks * pool, row["blocks"]))
     return blocks * size
@@ -1413,6 +1413,14 @@ def pool_of(row):
     if row["pool_tokens"] is None and None not in (row["blocks"], row["block_size"]):
         return row["blocks"] * row["block_size"]
     return row["pool_tokens"]
+
+
+def reserved_of(row):
+    """§8.4: tokens × ms reserved while the hour was observed; where the pool changed in it, by each."""
+    pool, blocks = pool_of(row), row["reserved_block_ms"]
+    if pool is None or blocks is None:
+        return None if pool is None else pool * row["observed_ms"]
+    return tokens_of(row, blocks)
 
 
 def highest(rows, name):
@@ -1454,8 +1462,8 @@ def _engine(rows, workload, each):
     known = list(filter(has_use, rows))
     seen = sum(row["observed_ms"] for row in known)
     active = sum(tokens_of(row, row["active_block_ms"]) for row in known)
-    pools, pool, slots = [pool_of(row) for row in known], pool_of(last), None
-    reserved = None if None in pools else sum(p * r["observed_ms"] for p, r in zip(pools, known))
+    pools, pool, slots = [reserved_of(row) for row in known], pool_of(last), None
+    reserved = None if None in pools else sum(pools)
     if pool is not None and longest:
         blocks = last["blocks"] and last["block_size"] and last["blocks"] * last["block_size"]
         slots = (pool - (last["block_size"] if pool == blocks else 0)) // longest
@@ -1737,11 +1745,14 @@ class MemoryTables(Cards):
                 size = worker.get("kv_bytes", told["given_kv_bytes"])
             if size is None:
                 continue
-            sums["kv_reserved"].append((size * (seen + row["stale_ms"]), seen + row["stale_ms"]))
-            if row["blocks"] and row["active_block_ms"] is not None:
+            is_used, held = row["blocks"] and row["active_block_ms"] is not None, size
+            if is_used and row["reserved_block_ms"] is not None and seen:
+                held = quotient(row["reserved_block_ms"] * size, row["blocks"] * seen)
+            sums["kv_reserved"].append((held * (seen + row["stale_ms"]), seen + row["stale_ms"]))
+            if is_used:
                 active = quotient(row["active_block_ms"] * size, row["blocks"])
                 sums["kv_active"].append((active, seen))
-                sums["kv_unreferenced"].append((size * seen - active, seen))
+                sums["kv_unreferenced"].append((held * seen - active, seen))
         for name in ("weights", "graphs", "non_torch", "activation_peak"):
             sums[name].append((worker.get(f"{name}_bytes"), 1))
         found = self.made[number, rank] = {name: mean(pairs) for name, pairs in sums.items()}
@@ -1806,8 +1817,10 @@ def memory_hours(week):
         reserved, active = [], []
         for hour in range(*week.span, HOUR):
             rows = mine.get(hour, ())
-            pools = one_at_a_time([(pool, row["there"]) for row in rows
-                                   if (pool := pool_of(row)) is not None])
+            pools = one_at_a_time([
+                (pool if row["reserved_block_ms"] is None or not row["observed_ms"]
+                 else quotient(reserved_of(row), row["observed_ms"]), row["there"])
+                for row in rows if (pool := pool_of(row)) is not None])
             used = one_at_a_time([
                 (quotient(tokens_of(row, row["active_block_ms"]), row["observed_ms"]), row["there"])
                 for row in rows if has_use(row) and row["observed_ms"]])
@@ -3128,7 +3141,7 @@ KINDS = {column: kind for kind, columns in {
     int: """number version order preference born_ms last_ms usual_ms source_last_ms end_dark_ms
         from_ms to_ms tokens dark_ms shown_tokens prompt_tokens cached_tokens generation_tokens
         share rate_cap_tokens_per_second kv_bytes_per_token max_model_len observed_ms stale_ms
-        first_ms peak_ms blocks block_size pool_tokens active_block_ms peak_blocks peak_running peak_waiting
+        first_ms peak_ms blocks block_size pool_tokens active_block_ms reserved_block_ms peak_blocks peak_running peak_waiting
         count readings lines hour_ms at_ms fall_ms value size_bytes rows_read charges
         rows_rejected log_gpus log_max_model_len total_bytes gauge_kv_bytes given_kv_bytes
         seen_ms preempted edge log_max_num_seqs log_max_num_batched_tokens log_tensor_parallel

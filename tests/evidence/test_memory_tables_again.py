@@ -35,6 +35,10 @@ FLEETS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         told.test_a_card_with_everything_known_closes_to_the_byte,
         {"tenants", "workers"},
     ),
+    "another pool within an hour": (
+        told.test_an_hour_in_which_an_engine_came_back_with_a_smaller_pool,
+        {"reserved_block_ms"},
+    ),
     "no GPU metrics": (told.test_an_engine_without_gpu_metrics_has_no_device_total, set()),
     "data parallel": (told.test_data_parallel_engines_of_a_pod_have_gpus_of_their_own, set()),
     "pods tell": (told.test_programs_that_are_no_engine_are_told_by_pod, {"holders"}),

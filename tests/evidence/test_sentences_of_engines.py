@@ -57,11 +57,13 @@ def hours(draw: st.DrawFn, setting: str) -> list[dict[str, Any]]:
         level = draw(st.integers(0, 200))
         busy = draw(st.none() | st.integers(0, 3))
         peak = None if blocks is None or busy is None else draw(st.integers(0, max(0, blocks - 1)))
+        changed = st.integers(0, 2 * (blocks or 0) * observed) if blocks and observed else st.none()
         rows.append({
             "hour": START + number * HOUR, "setting": setting, "blocks": blocks,
             "block_size": size, "pool_tokens": pool, "max_model_len": longest,
             "observed_ms": observed, "stale_ms": draw(st.sampled_from([0, 0, HOUR])),
             "active_block_ms": None if blocks is None else blocks * observed * level // 200,
+            "reserved_block_ms": draw(st.none() | changed),
             "levels_ms": {str(level): observed} if observed else {},
             "peak_blocks": peak, "peak_ms": None if peak is None else START + number * HOUR + 7,
             "peak_running": draw(FEW), "peak_waiting": draw(FEW), "first_ms": None,
@@ -78,6 +80,7 @@ def sound_hours(draw: st.DrawFn, setting: str) -> list[dict[str, Any]]:
         "hour": START, "setting": setting, "blocks": blocks, "block_size": 16,
         "pool_tokens": blocks * 16, "max_model_len": 4096, "observed_ms": 7 * DAY, "stale_ms": 0,
         "active_block_ms": blocks * 7 * DAY * level // 200, "levels_ms": {str(level): 7 * DAY},
+        "reserved_block_ms": None,
         "peak_blocks": draw(st.integers(1, blocks - 1)), "peak_ms": START + 7,
         "peak_running": draw(st.integers(1, 5000)), "peak_waiting": draw(FEW), "first_ms": None,
         "there": (START, WHOLE[1]),
@@ -303,18 +306,19 @@ def load_of(rows: Any, one: Any, window: Window, histograms: Any) -> Load:
 
 def row_of(values: dict[str, Any]) -> memory.CacheRow:
     known = {name.name: values[name.name] for name in fields(memory.CacheRow)}
-    active = values["active_block_ms"]
+    amounts = {
+        name: None if values[name] is None else Decimal(values[name])
+        for name in ("active_block_ms", "reserved_block_ms")
+    }
     at: datetime = instant_of(values["hour"])
-    return memory.CacheRow(
-        **known | {"hour": at, "active_block_ms": None if active is None else Decimal(active)}
-    )
+    return memory.CacheRow(**known | {"hour": at} | amounts)
 
 
 def hour(number: int, blocks: int, active: int) -> dict[str, Any]:
     return {
         "hour": START + number * HOUR, "blocks": blocks, "block_size": 16, "pool_tokens": None,
         "max_model_len": 4096, "observed_ms": HOUR, "active_block_ms": active * HOUR,
-        "peak_blocks": None, "peak_ms": None, "peak_running": 1000, "stale_ms": 0, "first_ms": None,
+        "reserved_block_ms": None, "peak_blocks": None, "peak_ms": None, "peak_running": 1000, "stale_ms": 0, "first_ms": None,
         "there": (START + number * HOUR, START + (number + 1) * HOUR),
     }  # fmt: skip
 

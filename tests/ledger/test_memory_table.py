@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,30 @@ def test_a_card_with_everything_known_closes_to_the_byte(tmp_path: Path) -> None
         assert all(same[f"{name}_bytes"] == row[f"{name}_bytes"] for name in (*PARTS, "total"))
     (whole,) = command("memory", *HOUR)["rows"]
     assert whole["key"] == "fleet" and closes(whole)
+
+
+def test_an_hour_in_which_an_engine_came_back_with_a_smaller_pool(tmp_path: Path) -> None:
+    workload()
+    fleet = Fleet()
+    for blocks, first, last in ((27_471, 0, 30), (10_001, 30, 60)):
+        part = Fleet(start=gpu_fleet.START + first * 60)
+        part.times = part.times[: last - first]
+        part.engine("chat-0", 0.5, blocks=blocks)
+        for metric, lines in part.families.items():
+            fleet.families.setdefault(metric, []).extend(lines)
+    ingested(fleet.write(tmp_path / "h.om"), gpu_fleet.config(tmp_path / "config.json"))
+    (row,) = command("memory", *HOUR, "--by", "engine")["rows"]
+    # Half an hour each: 27,471 and 10,001 blocks are 18,736 in the mean; half of them less the one
+    # null block, 13,735 and 5,000, are 9,367.5. A block is 16 tokens of 131,072 bytes.
+    assert row["kv_reserved_bytes"] == 18_736 * 16 * 131_072
+    assert row["kv_active_bytes"] == 18_735 * 8 * 131_072
+    assert row["kv_unreferenced_bytes"] == row["kv_reserved_bytes"] - row["kv_active_bytes"]
+    (engine,) = row["engines"]
+    assert engine["reserved_tokens"] == 160_016  # what it came back with
+    assert (engine["reserved_tokens_mean"], engine["active_tokens_mean"]) == (299_776, 149_880)
+    start = datetime(2026, 11, 16, tzinfo=UTC)
+    (hour,) = memory_hours(Period(start, start + timedelta(hours=1)))
+    assert hour["kv_unreferenced_bytes"] == row["kv_unreferenced_bytes"]
 
 
 def test_what_is_not_measured_is_null_and_in_the_remainder(tmp_path: Path) -> None:

@@ -174,6 +174,9 @@ class CacheHour(models.Model):
     max_model_len = models.BigIntegerField(null=True)
     observed_ms = models.BigIntegerField()
     active_block_ms = NumericField(null=True)
+    reserved_block_ms = NumericField(
+        null=True, help_text="Of an hour in which the pool changed; else its blocks × the time."
+    )
     peak_blocks = models.BigIntegerField(null=True)
     peak_ms = models.BigIntegerField(null=True)
     peak_running = models.BigIntegerField(null=True)

@@ -28,7 +28,7 @@ from .copying import copy_lines
 
 CACHE_COLUMNS = (
     "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms", "active_block_ms",
-    "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms", "levels_ms",
+    "reserved_block_ms", "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms", "levels_ms",
     "configuration",
 )  # fmt: skip
 DEVICE_COLUMNS = (
@@ -54,8 +54,8 @@ def post_caches(
     told = {
         (key, row.hour_ms): (
             row.pool.blocks, row.pool.block_size, row.pool.pool_tokens, row.pool.max_model_len,
-            row.observed_ms, row.active_block_ms, row.peak_blocks, row.peak_ms, row.peak_running,
-            row.peak_waiting, row.stale_ms, row.levels_ms, dict(row.pool.configuration),
+            row.observed_ms, row.active_block_ms, row.reserved_block_ms, row.peak_blocks,
+            row.peak_ms, row.peak_running, row.peak_waiting, row.stale_ms, row.levels_ms, dict(row.pool.configuration),
         )
         for key, rows in fresh
         for row in rows

@@ -29,6 +29,7 @@ FIELDS = (
     "peak_ms",
     "peak_running",
     "stale_ms",
+    "reserved_block_ms",
 )
 
 

@@ -43,8 +43,8 @@ LADDER = ("kind", "hour", "setting", "blocks", "seen_ms", "levels_ms", "peak_blo
 def cache_hours(period: Period, as_of: datetime) -> Iterator[Table]:
     """The KV cache of each engine by hour, and the engines."""
     names = ("blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
-             "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "peak_waiting", "stale_ms",
-             "levels_ms", "configuration__gpu_memory_utilization")  # fmt: skip
+             "active_block_ms", "reserved_block_ms", "peak_blocks", "peak_ms", "peak_running",
+             "peak_waiting", "stale_ms", "levels_ms", "configuration__gpu_memory_utilization")  # fmt: skip
     hours = CacheHour.objects.filter(
         hour__gte=period.start, hour__lt=period.end, posted_at__lte=as_of
     )

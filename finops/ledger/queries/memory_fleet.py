@@ -27,7 +27,7 @@ from .presence import HOUR, begun_by, placed
 
 CACHE_FIELDS = (
     "hour", "blocks", "block_size", "pool_tokens", "max_model_len", "observed_ms",
-    "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms",
+    "active_block_ms", "peak_blocks", "peak_ms", "peak_running", "stale_ms", "reserved_block_ms",
 )  # fmt: skip
 
 

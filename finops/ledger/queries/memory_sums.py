@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from finops.core.holders import other_byte_ms
+from finops.core.memory import CacheRow
 from finops.core.memory_table import BESIDE, PARTS, Exact, Means, Table, table_of, together
 from finops.core.money import EXACT, divide
 from finops.core.presence import Span, at_once, length_ms
@@ -130,18 +131,29 @@ def _engine(engine: EngineMemory, number: int, hour: datetime | None = None) -> 
     """What one engine takes of one GPU while it is there, over the period or in one hour."""
     means = Means()
     for row in engine.rows_of(hour):
-        reserved = engine.reserved_bytes(row, number)
+        size = engine.reserved_bytes(row, number)
         held = row.observed_ms + row.stale_ms
-        means.add("kv_reserved", reserved, held)
-        if reserved is None or not row.blocks or row.active_block_ms is None:
+        if size is None or not row.blocks or row.active_block_ms is None:
+            means.add("kv_reserved", size, held)
             continue
+        reserved = _reserved(row, size)
+        means.add_sum("kv_reserved", EXACT.multiply(reserved, Decimal(held)), held)
         # Use is a share of the blocks: right for pools of several kinds of layers as well.
-        whole = EXACT.multiply(Decimal(row.active_block_ms), Decimal(reserved))
+        whole = EXACT.multiply(Decimal(row.active_block_ms), Decimal(size))
         active = divide(whole, Decimal(row.blocks))
         means.add_sum("kv_active", active, row.observed_ms)
-        rest = EXACT.subtract(Decimal(reserved * row.observed_ms), active)
+        rest = EXACT.subtract(EXACT.multiply(reserved, Decimal(row.observed_ms)), active)
         means.add_sum("kv_unreferenced", rest, row.observed_ms)
     told = engine.worker(number)
     for name in ("weights", "graphs", "non_torch", "activation_peak"):
         means.add(name, told.get(f"{name}_bytes"), 1)
     return means.exact()
+
+
+def _reserved(row: CacheRow, size: int) -> Decimal:
+    """Bytes reserved in an hour, of a pool of `size` bytes at its end: where the pool changed, their mean
+    over the time observed."""
+    if row.reserved_block_ms is None or not row.blocks or not row.observed_ms:
+        return Decimal(size)
+    whole = EXACT.multiply(Decimal(row.reserved_block_ms), Decimal(size))
+    return divide(whole, Decimal(row.blocks * row.observed_ms))
