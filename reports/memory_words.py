@@ -221,19 +221,33 @@ COLUMNS = {"total": "device total", "weights": "weights", "kv_active": "KV in us
 
 
 def last_row_words(tables: Sequence[Mapping[str, Any]]) -> str:
-    """Why the last row of the memory table is not the sum of those above it, as printed; empty
-    where it is (method §1, §8 *Over time*). A column with an unknown figure adds up to nothing."""
+    """Why the last row of the memory table is not the sum of those above it, as printed, or has no
+    device total where they do; empty where it is (method §1, §8 *Over time*). Another column with an unknown
+    figure adds up to nothing."""
     above = [row for row in tables if row["workload"]]
     last = next((row for row in tables if not row["workload"]), None)
     if last is None or not above:
         return ""
+    said = _not_in_the_last_row(above, last)
     apart = [name for key, name in COLUMNS.items() if _differs(above, last, f"{key}_bytes")]
-    if not apart:
+    if apart:
+        said += (
+            f" The last row is not the sum of the rows above ({', '.join(apart)}): each row is the mean "
+            "of the time in which its own engines were there, the last row of the time in which any "
+            "was, with each card once; and each figure is rounded on its own."
+        )
+    return said.strip()
+
+
+def _not_in_the_last_row(above: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> str:
+    """Why the last row tells no device total while rows above it do; empty where it tells one."""
+    unmeasured = [row["workload"] for row in above if row["total_bytes"] is None]
+    if last["total_bytes"] is not None or len(unmeasured) == len(above):
         return ""
+    whose = f" ({', '.join(unmeasured)})" if unmeasured else ""
     return (
-        f"The last row is not the sum of the rows above ({', '.join(apart)}): each row is the mean "
-        "of the time in which its own engines were there, the last row of the time in which any "
-        "was, with each card once; and each figure is rounded on its own."
+        f"The last row has no device total, as not every card was measured{whose}: the rows above stand "
+        "for those that were."
     )
 
 

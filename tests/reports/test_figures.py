@@ -177,3 +177,16 @@ def test_the_last_row_of_the_memory_table_says_why_it_is_no_sum() -> None:
     assert memory_words.last_row_words([one, two, last | {"weights_bytes": 30 * 2**30}]) == ""
     assert memory_words.last_row_words([one, two | {"weights_bytes": None}, last]) == ""
     assert memory_words.last_row_words([one, two]) == memory_words.last_row_words([]) == ""
+
+
+def test_the_last_row_of_the_memory_table_says_whose_cards_were_not_measured() -> None:
+    """Of two workloads one's card is measured: the row of all has no device total, and says why."""
+    empty = dict.fromkeys((f"{name}_bytes" for name in memory_words.COLUMNS), None)
+    measured = {"workload": "chat"} | empty | {"total_bytes": 80 * 2**30}
+    other, last = {"workload": "search"} | empty, {"workload": None} | empty
+    said = memory_words.last_row_words([measured, other, last])
+    assert "not every card was measured (search)" in said
+    assert memory_words.last_row_words([other, last]) == ""
+    # A card that no engine is on may be the one: no workload is named then.
+    assert "not every card was measured:" in memory_words.last_row_words([measured, last])
+    assert memory_words.last_row_words([measured, last | {"total_bytes": 80 * 2**30}]) == ""
