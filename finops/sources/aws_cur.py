@@ -19,7 +19,7 @@ from finops.core.money import EXACT, plain
 from finops.sources.aws_lines import DISCOUNTS, Kind, billed, effective, kind_of
 from finops.sources.cells import text_or_none
 from finops.sources.gpu_shapes import gpu_of, instance_type_of
-from finops.sources.parquet import is_parquet
+from finops.sources.parquet import has_columns, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 from finops.sources.rows import Fault, Row, Rows, charges_of, header_of, table_rows
 
@@ -69,7 +69,7 @@ _GLUE: Final = re.compile(rf"(?<=[A-Za-z])(?=(?:{_FAMILIES})/)")
 _TAG: Final = re.compile(r"(?:resourceTags/|resource_tags_)(?:user[:_])?(.+)")
 _CATEGORY: Final = re.compile(r"(?:costCategory/|cost_category_)(.+)")
 _SPLIT_OPERATIONS: Final = frozenset(["EKSPod-EC2", "ECSTask-EC2"])
-_PARQUET_SIGN: Final = b"line_item_line_item_type"
+_PARQUET_SIGN: Final = "lineItem/LineItemType"
 _PARQUET_MAP: Final = b"resource_tags"
 
 
@@ -83,7 +83,7 @@ _NAMES: Final = {_plain(column): column for column in _READ.split()}
 def recognises(head: bytes, name: str) -> str | None:
     """`aws-cur` or `aws-cur-2` when the columns of a line item stand in the header."""
     if is_parquet(head):
-        if _PARQUET_SIGN not in head:
+        if not has_columns(head, _PARQUET_SIGN):
             return None
         tags = re.search(_PARQUET_MAP + rb"(.?)", head)
         is_map = tags is not None and tags.group(1) != b"_"

@@ -1,4 +1,4 @@
-"""FOCUS files of usage without any cost, CSV or JSON, as CoreWeave's export gives them (§3.10).
+"""FOCUS files of usage without any cost, CSV, JSON or Parquet, as CoreWeave's export gives them (§3.10).
 
 Quantities only: what is billed and what is effective are unknown until a rate card prices them, and
 never 0. A file that does tell them is refused.
@@ -16,7 +16,7 @@ from finops.sources import focus_columns as columns
 from finops.sources.cells import text_or_none
 from finops.sources.gpu_shapes import UNRECOGNISED, gpu_of
 from finops.sources.json_rows import looks_like_json
-from finops.sources.parquet import is_parquet
+from finops.sources.parquet import has_columns, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused, Rejection
 from finops.sources.rows import Cells, charges_of, header_of, table_rows
 
@@ -32,8 +32,8 @@ def recognises(head: bytes, name: str) -> str | None:
     if looks_like_json(head):
         return FORMAT if focus.json_signs(head) and not focus.json_signs(head, *_COSTS) else None
     if is_parquet(head):
-        signs = all(sign.encode() in head for sign in (*_SIGNS, "ConsumedQuantity"))
-        return FORMAT if signs and b"BilledCost" not in head else None
+        signs = has_columns(head, *_SIGNS, "ConsumedQuantity")
+        return FORMAT if signs and not has_columns(head, "BilledCost") else None
     places = columns.placed(header_of(head))
     has_quantity = any(one in places for one in _QUANTITIES)
     without_cost = not any(one in places for one in _COSTS)

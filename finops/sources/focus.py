@@ -14,7 +14,7 @@ from finops.sources import focus_columns as columns
 from finops.sources.cells import number
 from finops.sources.gpu_shapes import UNRECOGNISED, Gpu, gpu_of, instance_type_of
 from finops.sources.json_rows import looks_like_json
-from finops.sources.parquet import is_parquet
+from finops.sources.parquet import has_columns, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Refused
 from finops.sources.rows import Fault, Row, charges_of, header_of, table_rows
 
@@ -35,20 +35,21 @@ _JSON_SIGNS: Final = (
     "BillingPeriodStart",
     "ChargeCategory",
 )
-_JSON_COSTS: Final = ("BilledCost", "EffectiveCost")
+_COSTS: Final = ("BilledCost", "EffectiveCost")
 NO_MACHINES: Final = frozenset(("storage", "networking", "databases", "security", "identity"))
 TYPED: Final = "x_TypedInBy"
 ADDING: Final = ("oci_ReferenceNumber", TYPED)
 """Columns of files that hold lines of their own: Oracle's, and each invoice that was typed in."""
-_PARQUET_SIGN: Final = b"ChargePeriodStart"
+_PARQUET_SIGN: Final = "ChargePeriodStart"
 
 
 def recognises(head: bytes, name: str) -> str | None:
     """`focus` when the header of a CSV, or the schema of a Parquet file, is Cost and Usage."""
     if is_parquet(head):
-        return FORMATS[0] if _PARQUET_SIGN in head else None
+        costs = any(has_columns(head, cost) for cost in _COSTS)
+        return FORMATS[0] if costs and has_columns(head, _PARQUET_SIGN) else None
     if looks_like_json(head):
-        return FORMATS[0] if json_signs(head) and json_signs(head, *_JSON_COSTS) else None
+        return FORMATS[0] if json_signs(head) and json_signs(head, *_COSTS) else None
     header = header_of(head)
     return FORMATS[0] if header and columns.looks_like_focus(header) else None
 

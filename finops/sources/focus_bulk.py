@@ -24,7 +24,7 @@ from finops.sources.bulk_parquet import ParquetLines, described
 from finops.sources.bulk_sums import SPAN
 from finops.sources.bulk_table import Table
 from finops.sources.files import open_plain, without_marks
-from finops.sources.parquet import MAGIC, check_width, is_parquet
+from finops.sources.parquet import MAGIC, check_description, is_parquet
 from finops.sources.records import Account, ChargeRecord, Parsed, Rejection
 
 MOST_THREADS: Final = 3
@@ -134,5 +134,5 @@ def _parquet(path: Path, name: str) -> Iterator[tuple[Engine, str]]:
         plain.symlink_to(path.resolve())
         one.execute("SET TimeZone = 'UTC'")
         one.only_in_folder(str(path.resolve()))
-        check_width(one.rows, str(plain), name)
+        check_description(one.rows, str(plain), name)
         yield one, str(plain)

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from finops.sources.parquet import is_parquet
+from finops.sources.parquet import has_columns, is_parquet
 from finops.sources.records import (
     Account,
     BillingPeriodRecord,
@@ -48,7 +48,7 @@ Record = InvoiceDetailRecord | BillingPeriodRecord
 def recognises(head: bytes, name: str) -> str | None:
     """The data set whose columns stand in the header; Cost and Usage is told by charge periods."""
     if is_parquet(head):
-        if b"ChargePeriodStart" in head:
+        if has_columns(head, "ChargePeriodStart"):
             return None
         signs = {one: [sign.encode() for sign in _SIGNS[one]] for one in FORMATS}
         return next((f for f in FORMATS if all(sign in head for sign in signs[f])), None)

@@ -1,7 +1,7 @@
 """Rows of a Parquet file as text, streamed; the database engine behind it is opened for one file.
 
-Decimals and integers come exactly; a DOUBLE comes as the shortest text that gives it back. The
-first row is called line 2, as if the names of the columns stood on line 1.
+Decimals and integers come exactly; a DOUBLE comes as the shortest text that gives it back. Decimals
+of more digits than the engine has would come as binary floats, so such a file is refused. The first row is called line 2, as if the names of the columns stood on line 1.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from finops.sources.records import Refused
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Ask = Callable[[str, dict[str, str]], list[tuple[Any, ...]]]
+Ask = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
 
 MAGIC: Final = b"PAR1"
 BATCH_ROWS: Final = 2048
 LARGEST_DESCRIPTION_BYTES: Final = 32 * 1024 * 1024
+MOST_DECIMAL_DIGITS: Final = 38  # of the engine's DECIMAL; it reads wider ones as DOUBLE
 _TAIL_BYTES: Final = 8  # the description's size, and the mark at the end
 _SETTINGS: Final = {
     "threads": "1",
@@ -30,12 +31,23 @@ _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+_SEPARATORS: Final = b" _-/."
 _NESTED: Final = ("MAP", "STRUCT", "UNION")
 
 
 def is_parquet(head: bytes) -> bool:
     """Whether a document starts as Parquet files do."""
     return head.startswith(MAGIC)
+
+
+def has_columns(head: bytes, *columns: str) -> bool:
+    """Whether the names of columns stand in a Parquet file's bytes, however they are spelled there.
+
+    As in headers of text, upper and lower case, blanks, `_`, `-`, `/` and `.` make no difference: a
+    warehouse through which an export went writes names in its own way.
+    """
+    plain = head.lower().translate(None, _SEPARATORS)
+    return all(column.lower().encode().translate(None, _SEPARATORS) in plain for column in columns)
 
 
 def parquet_rows(path: Path, name: str) -> Iterator[tuple[int, list[str | None]]]:
@@ -56,10 +68,10 @@ def parquet_rows(path: Path, name: str) -> Iterator[tuple[int, list[str | None]]
             raise Refused(f"{name}: not readable as Parquet ({first[:200]})") from None
 
 
-def check_width(ask: Ask, file: str, name: str) -> None:
-    """Refused for a file of too many columns: the engine's time grows with their square.
+def check_description(ask: Ask, file: str, name: str) -> None:
+    """Refused for a file of too many columns, or of decimals that would not come exactly (method §1).
 
-    The size of the file's own description is looked at first, for it is read into memory whole.
+    The engine's time grows with the square of the columns. The size of the file's own description is looked at first, for it is read into memory whole.
     """
     with open(file, "rb") as stream:
         stream.seek(-min(_TAIL_BYTES, stream.seek(0, io.SEEK_END)), io.SEEK_END)
@@ -73,6 +85,17 @@ def check_width(ask: Ask, file: str, name: str) -> None:
     ((columns,),) = ask(query, {"file": file})
     if columns > MAX_COLUMNS:
         raise Refused(f"{name}: {columns} columns, over {MAX_COLUMNS}")
+    wide = ask(
+        "SELECT name, precision, scale FROM parquet_schema($file) WHERE precision > $most LIMIT 1",
+        {"file": file, "most": MOST_DECIMAL_DIGITS},
+    )
+    for column, precision, scale in wide:
+        raise Refused(
+            f"{name}: the column {column} is DECIMAL({precision}, {scale}); over {MOST_DECIMAL_DIGITS} "
+            f"digits are not read exactly from Parquet. Write it as DECIMAL({MOST_DECIMAL_DIGITS}, …) "
+            "or as text",
+            column=str(column),
+        )
 
 
 def _rows(
@@ -81,7 +104,9 @@ def _rows(
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET allowed_paths = [$a, $b]", {"a": file, "b": target})
     connection.execute("SET enable_external_access = false")
-    check_width(lambda query, values: connection.execute(query, values).fetchall(), file, name)
+    check_description(
+        lambda query, values: connection.execute(query, values).fetchall(), file, name
+    )
     described: list[tuple[Any, ...]] = connection.execute(
         "DESCRIBE SELECT * FROM read_parquet($file)", {"file": file}
     ).fetchall()

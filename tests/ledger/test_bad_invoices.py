@@ -99,10 +99,16 @@ BAD: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: header_with(",billed_cost"),
         "more than once",
     ),
-    "no-parquet": ("a.parquet", lambda: b"PAR1" + b"ChargePeriodStart" * 9 + b"PAR1", "Parquet"),
+    "no-parquet": (
+        "a.parquet",
+        lambda: b"PAR1" + b"ChargePeriodStart BilledCost" * 9 + b"PAR1",
+        "Parquet",
+    ),
     "parquet-footer-lies": (
         "a.parquet",
-        lambda: b"PAR1" + b"ChargePeriodStart" * 9 + struct.pack("<L", 0x7FFFFFFF) + b"PAR1",
+        lambda: (
+            b"PAR1" + b"ChargePeriodStart BilledCost" * 9 + struct.pack("<L", 0x7FFFFFFF) + b"PAR1"
+        ),
         "Parquet",
     ),
 }

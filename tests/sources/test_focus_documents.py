@@ -63,7 +63,7 @@ def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (b"BZh91AY", "bzip2"),
         (b"a.csv".ljust(257, b"\0") + b"ustar", "tar archive"),
         (b"hello,world\n1,2\n", "no.* known format"),
-        (b"PAR1 and then nothing like Parquet, ChargePeriodStart", "Parquet"),
+        (b"PAR1 and then nothing like Parquet, ChargePeriodStart BilledCost", "Parquet"),
     ],
 )
 def test_what_is_no_document_is_refused_with_a_hint(
