@@ -92,11 +92,15 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Something that helps, or (as a wrong one) is often advised and does not."""
+    """Something that helps, or (as a wrong one) is often advised and does not.
+
+    `suffices` is False where the log's own figures tell that it helps and is not enough alone.
+    """
 
     kind: str
     to: str | None
     why: str
+    suffices: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -132,6 +136,7 @@ class Failure:
         value: dict[str, Any] = {name: getattr(self, name) for name in (*names, *more)}
         value["remedies"] = [one.as_json() for one in self.remedies]
         value["wrong_remedies"] = [one.as_json() for one in self.wrong_remedies]
+        value["not_enough_alone"] = [one.kind for one in self.remedies if not one.suffices]
         return value
 
 

@@ -45,6 +45,7 @@ def advise(engine: EngineStart) -> None:
     if failure.needed_bytes is not None and failure.available_bytes is not None:
         failure.short_bytes = max(0, failure.needed_bytes - failure.available_bytes)
     _ADVICE.get(failure.kind, _unknown)(engine, failure, _worker(engine))
+    failure.remedies.sort(key=lambda one: not one.suffices)
 
 
 def _worker(engine: EngineStart) -> Worker:
@@ -101,7 +102,7 @@ def _raise_over(taken: int | None, worker: Worker, setting: Decimal | None) -> R
     lowest = _up(Decimal(taken + 1) / worker.total_bytes)
     if lowest > HIGHEST:
         return Remedy("raise-utilization", None, f"Would have to reach {lowest}, more than a card "
-                      "can give safely: raising it alone does not help here.")  # fmt: skip
+                      "can give safely: raising it alone does not help here.", suffices=False)  # fmt: skip
     now = f" from {setting}" if setting is not None else ""
     return Remedy("raise-utilization", str(lowest), f"The lowest share{now} at which any cache is "
                   f"left: {gib(taken)} of {gib(worker.total_bytes)} are taken already.")  # fmt: skip
@@ -201,7 +202,7 @@ def _more_cache(engine: EngineStart, failure: Failure, worker: Worker) -> list[R
     lowest = _up(Decimal(budget + short) / total)
     if lowest > HIGHEST:
         return [Remedy("raise-utilization", None, f"Would have to reach {lowest}, more than a card "
-                       "can give safely: it does not suffice alone.")]  # fmt: skip
+                       "can give safely: it does not suffice alone.", suffices=False)]  # fmt: skip
     return [Remedy("raise-utilization", str(lowest), f"The lowest share from {setting} at which one "
                    f"longest request fits: {gib(short)} more of {gib(total)}.")]  # fmt: skip
 
@@ -216,11 +217,12 @@ def _there(engine: EngineStart, failure: Failure) -> int | None:
 
 def _quantize_kv(engine: EngineStart, failure: Failure) -> Remedy:
     needed, available = failure.needed_bytes, _there(engine, failure)
-    why = "Keys and values in 8 bits take half the bytes a token"
+    why, fits = "Keys and values in 8 bits take half the bytes a token", True
     if needed is not None and available is not None:
         half = -(-needed // 2)
-        why += f": {gib(half)}, which " + ("fits" if half <= available else "is still too much")
-    return Remedy("quantize-kv", "fp8", why + ".")
+        fits = half <= available
+        why += f": {gib(half)}, which " + ("fits" if fits else "is still too much")
+    return Remedy("quantize-kv", "fp8", why + ".", suffices=fits)
 
 
 def _more_gpus(engine: EngineStart, failure: Failure, worker: Worker) -> Remedy:
@@ -233,7 +235,12 @@ def _more_gpus(engine: EngineStart, failure: Failure, worker: Worker) -> Remedy:
     while times <= MOST_TIMES and needed > times * (available + weights - weights // times):
         times *= 2
     if times > MOST_TIMES:
-        return Remedy("more-gpus", None, f"Not even {MOST_TIMES} times the GPUs would hold it.")
+        return Remedy(
+            "more-gpus",
+            None,
+            f"Not even {MOST_TIMES} times the GPUs would hold it.",
+            suffices=False,
+        )
     return Remedy("more-gpus", str(now * times), f"Divides the {gib(needed)} of a longest request "
                   f"by {times} and frees weights on each GPU, where there are enough KV "
                   "heads.")  # fmt: skip

@@ -71,6 +71,8 @@ def test_explain_log_gives_every_key_of_the_contract() -> None:
     assert {"kind", "needed_bytes", "available_bytes", "short_bytes", "max_model_len", "kv_tokens",
             "remedies"} <= failure.keys()  # fmt: skip
     assert all(remedy.keys() == {"kind", "to", "why"} for remedy in failure["remedies"])
+    # Nothing is there: half of what is needed in 8 bits is still too much.
+    assert failure["not_enough_alone"] == ["quantize-kv"]
 
 
 def test_a_log_that_was_rotated_under_its_engine(tmp_path: Path) -> None:

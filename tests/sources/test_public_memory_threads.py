@@ -141,6 +141,9 @@ def test_bytes_follow_where_the_cache_is_printed_too():
     assert failure.needed_bytes == -(-available * 32768 // 7344)
     assert failure.short_bytes == failure.needed_bytes - available
     assert kinds(failure)["raise-utilization"] is None  # 25 GiB more do not exist on a 24 GiB card
+    # Nor do 16.13 GiB fit into 7.23. What suffices comes first.
+    assert failure.as_json()["not_enough_alone"] == ["raise-utilization", "quantize-kv"]
+    assert [one.suffices for one in failure.remedies] == [True, True, False, False]
     # 32.26 GiB needed: on 8 GPUs 4.03 each.
     assert int(kinds(failure)["more-gpus"]) in (2, 4, 8)
 

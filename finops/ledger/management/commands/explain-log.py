@@ -79,5 +79,7 @@ def _failure(failure: dict[str, Any]) -> list[str]:
     for name, word in (("remedies", "Helps"), ("wrong_remedies", "Does not help")):
         for remedy in failure[name]:
             to = f" → {remedy['to']}" if remedy["to"] else ""
-            text.append(f"    {word}: {remedy['kind']}{to}. {remedy['why']}")
+            alone = name != "remedies" or remedy["kind"] not in failure["not_enough_alone"]
+            said = word if alone else "Helps, but is not enough alone"
+            text.append(f"    {said}: {remedy['kind']}{to}. {remedy['why']}")
     return text
