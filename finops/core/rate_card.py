@@ -15,6 +15,7 @@ from .gpu_hours import hours_of
 from .money import EXACT, part, round_half_even
 from .period import Period
 
+GPU_HOUR = "gpu-hour"
 DECIMALS = 18  # of a quotient that does not end, such as seconds priced by the hour
 HOUR_US = 3_600_000_000
 MICROSECOND = timedelta(microseconds=1)
@@ -34,6 +35,18 @@ class Rate:
     def names(self) -> int:
         """How many properties it asks for: the more, the closer it fits."""
         return sum(one is not None for one in (self.gpu_model, self.provider, self.sku))
+
+    @property
+    def is_of_unusual_unit(self) -> bool:
+        """Whether it prices a GPU by neither the GPU-hour nor a unit of time.
+
+        Only a unit that a usage spells alike is priced then (method §3.10): hours of machines are
+        worked out as GPU-hours for the unit `GPU-Hour` alone.
+        """
+        if self.gpu_model is None or _unit(self.unit) == GPU_HOUR:
+            return False
+        hours = hours_of(Decimal(1), self.unit)
+        return hours is None or hours[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +162,7 @@ def _amount(rate: Rate, usage: Usage) -> Decimal | None:
         if _unit(unit) == asked:
             return EXACT.multiply(quantity, rate.price)
         hours = hours_of(quantity, unit)
-        if asked == "gpu-hour" and hours is not None:
+        if asked == GPU_HOUR and hours is not None:
             count = Fraction(1) if hours[1] else _fraction(usage.gpu_count)
             return None if count is None else _decimal(hours[0] * count * Fraction(rate.price))
     return None

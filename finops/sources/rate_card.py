@@ -38,8 +38,18 @@ def parse(path: Path, name: str, format: str) -> Parsed:
         card = card_of(value)
     except ValueError as error:
         raise Refused(f"{name}: {error}") from None
-    account = Account(format)
+    account = Account(format, warnings=_unusual_units(card))
     return Parsed(account, _one(account, RateCardRecord(1, card, value)))
+
+
+def _unusual_units(card: Card) -> list[str]:
+    """A warning of each rate whose unit may be a slip: it prices nothing unless usage spells it alike."""
+    return [
+        f"rates[{at}]: the unit {rate.unit!r} is neither GPU-Hour nor a unit of time: it prices only "
+        "usage whose own unit reads the same"
+        for at, rate in enumerate(card.rates)
+        if rate.is_of_unusual_unit
+    ]
 
 
 def _one(account: Account, record: RateCardRecord) -> Iterator[RateCardRecord]:

@@ -16,13 +16,25 @@ class Pricer:
         self._cards = known
 
     def __call__(self, record: ChargeRecord) -> ChargeRecord:
-        """The record, priced when it is usage without any cost and a rate fits."""
+        """The record, priced when it is usage without any cost and a rate fits.
+
+        A charge has one currency: what the document tells in another one than the card's (a list
+        cost, prices of a unit) is unknown on it (method §3.9).
+        """
         is_unpriced = record.billed_cost is None and record.effective_cost is None
         if not self._cards or not is_unpriced or record.category != "Usage" or record.view:
             return record
         priced = price(_usage(record), self._cards)
         if priced is None:
             return record
+        if priced.currency != record.currency:
+            record = replace(
+                record,
+                list_cost=None,
+                contracted_cost=None,
+                list_unit_price=None,
+                contracted_unit_price=None,
+            )
         return replace(
             record,
             effective_cost=priced.amount,
