@@ -412,6 +412,7 @@ invoice|text|invoice id
 billing_period|text|month, YYYY-MM
 currency|text|currency
 amount|exact|amount printed on the invoice, in `currency`
+from_details|whole|1 where the issuer's file of invoice details tells it, 0 where a person typed it
 document_id|text|SHA-256 of the invoice, where it is kept
 at|instant|when it was recorded
 by|text|by whom

@@ -2619,7 +2619,8 @@ TOLD = set(COUNTED) | set("""unassigned-charges shared-not-yet-split exchange-ra
     baseline-not-approved stale-gauges cost-lags readings-late readings-ended provisional-month
     invoice-differs effective-differs-from-billed usage-without-price unrecognised-gpu
     priced-by-rate-card contracted-zero price-times-quantity far-from-list-price duplicated-lines
-    overlapping-files purchase-with-effective-cost missing-amounts currency-unknown""".split())
+    overlapping-files purchase-with-effective-cost missing-amounts currency-unknown
+    issued-amounts-differ""".split())
 NOT_IN_THE_PACK = {"waiting-snapshot", "shorter-snapshot"}  # deliveries that do not count
 
 
@@ -2628,7 +2629,7 @@ def exceptions(week):
     """§11: what the register must name, each kind that the pack's rows tell: the lines there are,
     their amounts, and that the numbers computed stand in their sentences in this order."""
     known, rows, period = {}, [], [written(at).replace("Z", "+00:00") for at in week.span]
-    for source in (of_money, of_workloads, of_reaches, of_charges, of_invoices):
+    for source in (of_money, of_workloads, of_reaches, of_charges, of_invoices, of_amounts):
         for kind, subject, amount, currency, *told in source(week):
             known[kind, subject, currency] = amount, told
     said = [(one["kind"], one["subject"], one["currency"]) for one in week.said["exceptions"]]
@@ -2801,6 +2802,20 @@ def of_invoices(week):
         if row["within"] is False:
             yield ("invoice-differs", f"{issuer} {row['invoice']}", row["difference"], of,
                    row["issued"], row["lines"], row["billed"])
+
+
+def of_amounts(week):
+    """Invoices of which a person's newest amount and the issuer's newest one differ."""
+    newest = defaultdict(dict)
+    for row in week.pack.table("invoice_amounts"):
+        key = row["issuer"], row["invoice"], row["billing_period"], row["currency"]
+        is_told = row["from_details"] == "1"
+        newest[key].pop(is_told, None)  # so that what came last stands last
+        newest[key][is_told] = row["amount"]
+    for key, one in newest.items():
+        if len(one) == 2 and one[False] != one[True]:
+            last = [*one.values()][-1]
+            yield "issued-amounts-differ", " ".join(key), None, None, one[False], one[True], last
 
 # ==== part 17: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 

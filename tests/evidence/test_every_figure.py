@@ -56,7 +56,7 @@ EVIDENCE_ALONE: Mapping[str, set[str]] = {
     "readings": {"document"},
     "usage_hours": {"requests", "quality"},
     "training_charges": {"document", "line"},
-    "invoice_amounts": {"document_id", "at", "by"},
+    "invoice_amounts": {"from_details", "document_id", "at", "by"},
     "confirmations": {"at", "by"},
     "period_statuses": {"updated_at", "document_id", "at"},
     "objectives": {"at"},

@@ -18,6 +18,7 @@ from tests.evidence.conftest import closed_week
 from tests.evidence.flips import columns_not_found, figures_not_found, is_found
 from tests.ledger import small_company
 from tests.ledger.doors import ingested
+from tests.ledger.test_invoice_details import DETAIL, table
 from tests.reports.test_closing import command
 
 pytestmark = pytest.mark.django_db(databases=["default", "sample"])
@@ -88,6 +89,49 @@ def test_odd_charges_are_computed_again(odd_week: tuple[dict[str, bytes], dict[s
         changed = copy.deepcopy(statement)
         del changed["exceptions"][number]
         assert is_found(files, changed), kind
+
+
+@pytest.mark.parametrize("typed_last", [True, False])
+def test_two_amounts_of_one_invoice_are_computed_again(tmp_path: Path, typed_last: bool) -> None:
+    small_company.found(tmp_path)
+    november = {
+        "BillingPeriodStart": "2026-11-01T00:00:00Z",
+        "BillingPeriodEnd": "2026-12-01T00:00:00Z",
+    }
+    details = table(
+        tmp_path / "details.csv", DETAIL | november | {"InvoiceId": "INV-9", "BilledCost": "20"}
+    )
+
+    def typed(amount: str) -> None:
+        command("invoice-amount", "Cloud Ltd", "INV-9", "2026-11", amount, "USD", "--by", "Ada")
+
+    typed("999")
+    if not typed_last:
+        typed("25")
+    assert ingested(details)[0]["status"] == "posted"
+    if typed_last:
+        typed("25")
+    files, statement = closed_week()
+    (number,) = (
+        at
+        for at, one in enumerate(statement["exceptions"])
+        if one["kind"] == "issued-amounts-differ"
+    )
+    text = statement["exceptions"][number]["text"]
+    assert "typed in 25 USD, the issuer's invoice details say 20. " in text
+    assert f"What came last counts: {25 if typed_last else 20}." in text
+    assert not is_found(files, statement)
+    alone = {"invoice_amounts": {"document_id", "at", "by"}}
+    assert columns_not_found(
+        files, statement, tables=alone, untold=alone, drawn=random.Random(7), rows=3
+    ) == []  # fmt: skip
+    for words in (text.replace("25", "24"), text.replace("counts: 2", "counts: 3")):
+        changed = copy.deepcopy(statement)
+        changed["exceptions"][number]["text"] = words
+        assert is_found(files, changed), words
+    changed = copy.deepcopy(statement)
+    del changed["exceptions"][number]
+    assert is_found(files, changed)
 
 
 def test_amounts_of_no_currency_are_computed_again(tmp_path: Path) -> None:

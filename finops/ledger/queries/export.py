@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from django.db.models import Q, Sum
+from django.db.models import Case, Q, Sum, When
 
 from finops.core.allocation import KEPT_SUM, WORKLOAD, Place
 from finops.core.baseline import Terms
@@ -29,6 +29,7 @@ from finops.ledger.models import (
     PeriodStatus,
 )
 from finops.sources.engines import role_of
+from finops.sources.focus_invoices import DETAIL
 
 from .allocation import rules, shared_keys
 from .baselines import newest_baselines
@@ -191,10 +192,12 @@ def _invoice_lines(period: Period, as_of: datetime) -> Table:
 
 
 def _invoice_amounts(period: Period, as_of: datetime) -> Table:
-    columns = ("issuer", "invoice", "billing_period", "currency", "amount", "document_id", "at",
-               "by")  # fmt: skip
+    columns = ("issuer", "invoice", "billing_period", "currency", "amount", "from_details",
+               "document_id", "at", "by")  # fmt: skip
+    is_told = Case(When(document__format=DETAIL, then=True), default=False)
     found = InvoiceAmount.objects.filter(billing_period__in=months_of(period), at__lte=as_of)
-    return table("invoice_amounts", columns, found.order_by("pk").values_list(*columns))
+    rows = found.annotate(from_details=is_told).order_by("pk").values_list(*columns)
+    return table("invoice_amounts", columns, rows)
 
 
 def _confirmations(period: Period, as_of: datetime) -> Table:
