@@ -7,6 +7,7 @@ a figure is named where it is within half a per cent of one of ours.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,6 +18,13 @@ from .money import divide
 UNITS: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "GB": 10**9, "MB": 10**6}
 PER_CENT: Final = "%"
 NEAR: Final = Decimal("0.005")
+_ASKED: Final = re.compile(
+    r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:[.,][0-9]+)?)"
+    r"(?P<unit>MiB|GiB|MB|GB|%)?(?:/.*)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""Commas set thousands apart where three digits follow each, else one begins the decimals."""
+LONGEST_NUMBER: Final = 20
 Row = Mapping[str, Any]
 
 
@@ -71,6 +79,20 @@ class Match:
     figure: Figure
     shown: Decimal
     difference_bytes: int
+
+
+def asked(text: str, unit: str) -> tuple[Decimal, str] | None:
+    """A number as it is read off another tool, and its unit: its own (`33442MiB / 46068MiB` of
+    nvidia-smi is the first), else the one given; None for what is no number."""
+    found = _ASKED.fullmatch("".join(text.split()))
+    if found is None or len(found["number"]) > LONGEST_NUMBER:
+        return None
+    number = found["number"]
+    is_grouped = re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", number) is not None
+    plain = number.replace(",", "" if is_grouped else ".")
+    own = (found["unit"] or "").casefold()
+    units = {name.casefold(): name for name in (*UNITS, PER_CENT)}
+    return Decimal(plain), units.get(own, unit)
 
 
 def find(number: Decimal, unit: str, row: Row) -> list[Match]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from finops.core.auditor import PER_CENT, UNITS, figures_of, find
+from finops.core.auditor import PER_CENT, UNITS, asked, figures_of, find
+from finops.core.money import plain
 from finops.core.period import week_of
 from finops.ledger.models import EngineStart, Workload
 from finops.ledger.queries.evidence import Evidence
@@ -110,8 +110,8 @@ def _elsewhere(request: HttpRequest, cards: list[dict[str, Any]]) -> dict[str, A
     """A card's figures as other tools show them, and a number found among them."""
     if not cards:
         return {}
-    asked = typed(request.GET, "card")
-    card = next((one for one in cards if one["key"] == asked), cards[0])
+    wanted = typed(request.GET, "card")
+    card = next((one for one in cards if one["key"] == wanted), cards[0])
     unit, text = typed(request.GET, "unit", "MiB"), typed(request.GET, "number")
     found: dict[str, Any] = {
         "cards": [one["key"] for one in cards], "card": card["key"], "number": text,
@@ -119,19 +119,14 @@ def _elsewhere(request: HttpRequest, cards: list[dict[str, Any]]) -> dict[str, A
         "elsewhere": figures_of(card), "card_row": card,
     }  # fmt: skip
     if text:
-        number = _number(text)
-        if number is None:
-            found["number_refused"] = "A number like 19818 or 79.65, without its unit."
+        told = asked(text, found["unit"])
+        if told is None:
+            found["number_refused"] = "A number like 19818 or 79.65, alone or with its unit."
         else:
+            number, found["unit"] = told
+            found["number_said"] = plain(number)
             found["matches"] = find(number, found["unit"], card)
     return found
-
-
-def _number(text: str) -> Decimal | None:
-    plain = text.strip().replace(" ", "").replace(",", "")
-    if len(plain) > 20 or not plain.replace(".", "", 1).isdecimal() or not plain.isascii():
-        return None
-    return Decimal(plain)
 
 
 def _fleet(row: dict[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from finops.core.auditor import figures_of, find, over_profile
+from finops.core.auditor import asked, figures_of, find, over_profile
 
 MIB, GIB = 1 << 20, 1 << 30
 # A real H100 under load, by nvidia_gpu_exporter: 20,780,679,168 of 85,520,809,984 bytes in use,
@@ -100,3 +100,28 @@ def test_a_peak_over_the_profiled_activations_is_flagged():
     assert over_profile(H100) == 22_000_000_000 - 20 * GIB
     assert over_profile(H100 | {"peak_used_bytes": 20 * GIB}) is None
     assert over_profile(H100 | {"activation_peak_bytes": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "unit"),
+    [
+        ("19818", "19818", "MiB"),
+        ("19,818", "19818", "MiB"),
+        ("19818MiB / 81559MiB", "19818", "MiB"),  # as nvidia-smi prints it
+        ("81 559 MiB", "81559", "MiB"),
+        ("81\u202f559", "81559", "MiB"),  # as our own pages print it
+        ("79,65 GiB", "79.65", "GiB"),  # as many countries write it
+        ("79.65gib", "79.65", "GiB"),
+        ("24.3 %", "24.3", "%"),
+        ("1,234,567.5 MB", "1234567.5", "MB"),
+    ],
+)
+def test_a_number_is_read_as_it_stands_elsewhere(text, number, unit):
+    assert asked(text, "MiB") == (Decimal(number), unit)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "-1", "1e9", "1.2.3", "12,3,4", "٣", "9" * 21, "5 parsecs"]
+)
+def test_what_is_no_number_is_none(text):
+    assert asked(text, "MiB") is None

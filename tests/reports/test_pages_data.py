@@ -418,19 +418,6 @@ def test_a_failed_start_is_told_with_what_helps_and_what_does_not(admin: Client)
         assert answer.status_code == 200 and said in html_of(answer)
 
 
-def test_what_is_not_enough_alone_has_no_tick(admin: Client) -> None:
-    """24.0 GiB are needed and 11.72 there: 12 in 8 bits are too much, 12 on each of two GPUs fit."""
-    text = (
-        "INFO 10-01 10:00:00 [gpu_model_runner.py:1] Model loading took 56.90 GiB memory and 33.1 seconds\n"
-        "ERROR 10-01 10:01:00 [core.py:700] ValueError: To serve at least one request with the model's "
-        "max seq len (262144), (24.0 GiB KV cache is needed, which is larger than the available KV "
-        "cache memory (11.72 GiB). Try increasing `gpu_memory_utilization`.\n"
-    )
-    page = html_of(admin.post(reverse("memory-log"), {"text": text}))
-    assert "Not enough alone:</span> <strong>Keep the cache in fewer bits: fp8." in page
-    assert "✓</span> <strong>Spread the model over more GPUs: 2." in page
-
-
 def test_a_configuration_is_reckoned_with_and_not_kept(admin: Client, tmp_path: Path) -> None:
     """Bytes a token as published; 24.0 GiB is what vLLM's own error text says (vllm#34076)."""
     served = {"tensor_parallel": "1", "pipeline_parallel": "1", "kv_dtype": "auto"}
