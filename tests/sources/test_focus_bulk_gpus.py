@@ -11,11 +11,11 @@ from finops.sources import bulk_sieve, focus
 from finops.sources.bulk_kept import QUANTITIES
 from finops.sources.gpu_shapes import catalogue, gpu_of
 from finops.sources.records import ChargeRecord
-from tests.sources.test_focus_bulk import (  # noqa: F401 - the same files in the same small chunks
+from tests.sources.both_ways import (  # noqa: F401 - the same files in the same small chunks
     COMMON,
     TIMES,
-    _small_chunks,
     both_ways,
+    small_chunks,
     written,
 )
 

@@ -1,6 +1,6 @@
 """A document that is whole is read whatever memory the engine has: in less at once, alone, or in more.
 
-What it comes to is what the line-by-line parser reads, as in `test_focus_bulk`.
+What it comes to is what the line-by-line parser reads, as in `both_ways`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from finops.sources import bulk_chunks, bulk_engine, bulk_parquet, bulk_store, f
 from finops.sources.bulk_table import Table
 from finops.sources.records import ChargeRecord, Refused, Rejection
 from finops.sources.summing import is_summable
-from tests.sources.test_focus_bulk import COMMON, TIMES, reached, rule, summed, written
+from tests.sources.both_ways import COMMON, TIMES, reached, rule, summed, written
 
 MONEY = "(i * 0.001)::DECIMAL(18,3) AS BilledCost, (i * 0.1)::DECIMAL(38,18) AS EffectiveCost"
 KINDS = "'account ' || i AS SubAccountName, repeat('x', 40) || i AS InvoiceId"

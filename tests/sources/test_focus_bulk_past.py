@@ -1,6 +1,6 @@
 """Sums of hours that a bill has left behind come before its end, and are no others for that.
 
-What they come to is what the line-by-line parser reads, as in `test_focus_bulk`.
+What they come to is what the line-by-line parser reads, as in `both_ways`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from finops.sources.bulk_table import KeptTable, SumsTable
 from finops.sources.records import ChargeRecord
 from finops.sources.summing import DIMENSIONS
 from tests.ledger.focus_files import hours
-from tests.sources.test_focus_bulk import both_ways, written
+from tests.sources.both_ways import both_ways, written
 
 SERVICES = 3
 

@@ -1,6 +1,6 @@
 """Texts that the lines of a CSV have in common hide no line that has others, wherever it stands.
 
-What the sums come to is what the line-by-line parser reads, as in `test_focus_bulk`.
+What the sums come to is what the line-by-line parser reads, as in `both_ways`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from finops.sources import bulk_chunks, bulk_usual
 from finops.sources.bulk_engine import Engine, engine
 from finops.sources.bulk_usual import LONGEST_BYTES, MOST_CHANGES, Usual
-from tests.sources.test_focus_bulk import both_ways, written
+from tests.sources.both_ways import both_ways, written
 
 TEXTS: Mapping[str, Sequence[str]] = {
     "InvoiceIssuerName": ["Cloud Ltd", "O'Neill's \\ Cloud", 'Cloud "2" Ltd'],

@@ -9,7 +9,7 @@ from datetime import datetime
 from finops.ledger.models import Document
 from finops.ledger.operations import documents, parsing
 from finops.ledger.operations.charge_rows import storable
-from finops.ledger.operations.manifests import Verdict
+from finops.ledger.operations.manifest_files import Verdict
 from finops.sources import registry
 from finops.sources.records import Parsed, Refused, Rejection
 from finops.trail import operations as trail

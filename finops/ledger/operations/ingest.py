@@ -29,7 +29,7 @@ from finops.ledger.operations import (
 from finops.ledger.operations.candidates import Candidate, Outcome, look, of_broken
 from finops.ledger.operations.catching_up import catch_up
 from finops.ledger.operations.delivering import Progress
-from finops.ledger.operations.manifests import Verdict
+from finops.ledger.operations.manifest_files import REFUSE, TAKE, WAIT, Verdict
 from finops.ledger.queries.documents import known, refusal, report, set_aside
 from finops.sources.records import RateCardRecord, Refused
 
@@ -57,7 +57,7 @@ def ingest(
     found = inputs.find(paths) if found is None else found
     verdicts, unreadable = manifests.judge([one for one in found if isinstance(one, inputs.Found)])
     results = [refusal(path, None, Refused(reason)) for path, reason in unreadable.items()]
-    results += [_set_aside(p, v) for p, v in verdicts.items() if v.status != manifests.TAKE]
+    results += [_set_aside(p, v) for p, v in verdicts.items() if v.status != TAKE]
     entries = [_keep(one, tell, verdicts) for one in found if _is_read(one, verdicts)]
     kept = {one.sha256: one for _, one in entries if isinstance(one, documents.Kept)}
     said = {
@@ -120,18 +120,16 @@ def is_fine(results: Sequence[dict[str, Any]]) -> bool:
 
 
 def _set_aside(path: str, verdict: Verdict) -> dict[str, Any]:
-    if verdict.status == manifests.REFUSE:
+    if verdict.status == REFUSE:
         return refusal(path, None, Refused(f"{path}: {verdict.reason}"))
-    return set_aside(
-        path, "waiting" if verdict.status == manifests.WAIT else "unchanged", verdict.reason
-    )
+    return set_aside(path, "waiting" if verdict.status == WAIT else "unchanged", verdict.reason)
 
 
 def _is_read(found: inputs.Found | inputs.NotFound, verdicts: Mapping[str, Verdict]) -> bool:
     """Manifests, and files that a manifest sets aside, are not read as data."""
     if isinstance(found, inputs.NotFound):
         return True
-    is_set_aside = verdicts.get(found.path, Verdict()).status != manifests.TAKE
+    is_set_aside = verdicts.get(found.path, Verdict()).status != TAKE
     return not found.is_manifest and not is_set_aside
 
 

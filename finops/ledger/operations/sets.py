@@ -14,7 +14,7 @@ from datetime import datetime
 from finops.ledger.models import Document
 from finops.ledger.operations.charges import Offered
 from finops.ledger.operations.documents import Kept
-from finops.ledger.operations.manifests import Verdict
+from finops.ledger.operations.manifest_files import Verdict
 from finops.ledger.operations.parsing import exported_at
 from finops.ledger.operations.reach import Reach, parse_again
 from finops.sources.azure_cost import ACTUAL, AMORTISED, FORMAT

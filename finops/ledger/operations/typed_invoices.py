@@ -18,7 +18,7 @@ from finops.ledger.operations import delivering, documents
 from finops.ledger.operations.candidates import Candidate, Outcome, look
 from finops.ledger.operations.invoices import set_invoice_amount
 from finops.ledger.operations.locks import lock
-from finops.ledger.operations.manifests import Verdict
+from finops.ledger.operations.manifest_files import Verdict
 from finops.ledger.operations.reaching import Scope
 from finops.ledger.queries.snapshots import with_verdict
 from finops.ledger.queries.tieout import TYPED_IN, InvoiceDetail
