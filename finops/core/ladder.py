@@ -57,6 +57,11 @@ class SeenHour:
     peak_waiting: int | None
     preempted: int
 
+    @property
+    def pool(self) -> tuple[str, int]:
+        """What tells one rung from another: the setting, and the blocks it gave."""
+        return self.setting, self.blocks
+
 
 @dataclass(frozen=True, slots=True)
 class Rung:
@@ -104,8 +109,7 @@ def rungs(hours: Iterable[SeenHour]) -> list[Rung]:
     """The stretches of one setting and one pool, oldest first; hours in any order."""
     found: list[list[SeenHour]] = []
     for one in sorted(hours, key=lambda hour: hour.hour):
-        same = found and (found[-1][0].setting, found[-1][0].blocks) == (one.setting, one.blocks)
-        if same:
+        if found and found[-1][0].pool == one.pool:
             found[-1].append(one)
         else:
             found.append([one])

@@ -117,6 +117,28 @@ def test_the_ladder_follows_steps_over_weeks_and_replaced_pods(tmp_path: Path) -
     )
 
 
+def test_what_was_pushed_out_before_a_change_does_not_count_against_it(tmp_path: Path) -> None:
+    """The setting is raised at half past the hour, for requests that were pushed out before it."""
+    workload()
+    week, half = 7 * 24 * 3600, 1800
+    before = Fleet(start=gpu_fleet.START - week + half, hours=168, step=600)
+    before.engine("chat-0", 0.9, blocks=25_444, gpu_memory_utilization="0.87")
+    after = Fleet(start=gpu_fleet.START + half, hours=168, step=600)
+    after.engine("chat-0", 0.5)
+    # Five in the last ten minutes before the change.
+    pushed = before.families["vllm:num_preemptions_total"]
+    name, _, at = pushed[-1].rsplit(" ", 2)
+    pushed[-1] = f"{name} 5 {at}"
+    ingested(before.write(tmp_path / "a.om"), after.write(tmp_path / "b.om"),
+             gpu_fleet.config(tmp_path / "config.json"), gpu_fleet.log(tmp_path / "engine.log"))  # fmt: skip
+    (row,) = command("rightsize")["engines"]
+    lower, higher = row["ladder"]["rungs"]
+    assert (lower["setting"], higher["setting"]) == ("0.87", "0.92")
+    assert higher["from"] == "2026-11-16T00:00:00Z" and higher["preemptions"] == 0
+    # Of 27,470 blocks a half, and not nine tenths of the 25,443 before.
+    assert higher["peak_blocks"] == 13_735
+
+
 def test_without_readings_there_is_nothing_to_advise() -> None:
     assert command("rightsize")["engines"] == []
     assert command("memory", *HOUR)["rows"] == []

@@ -6,7 +6,8 @@ more than one setting are read hour by hour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import connections
@@ -68,13 +69,17 @@ def _settings(
 def _hours(
     mine: list[Series], start: datetime, end: datetime, as_of: datetime | None
 ) -> list[SeenHour]:
-    """The hours of one kind of engine; of two pods in one hour the one that was seen longer."""
+    """The hours of one kind of engine; of two pods in one hour the one that was seen longer.
+
+    What was seen in the hour of a change is of both pools, and stands for neither.
+    """
     pushed = _preempted(mine, start, end, as_of)
     hours = CacheHour.objects.filter(
         known_by(as_of), series__in=mine, hour__gte=start, hour__lt=end
     )
     newest = hours.order_by("series_id", "hour", "-revision").distinct("series_id", "hour")
     best: dict[datetime, SeenHour] = {}
+    pools: dict[datetime, set[tuple[str, int]]] = {}
     for row in newest:
         setting = row.configuration.get("gpu_memory_utilization")
         if row.blocks is None or not _is_share(setting):
@@ -89,9 +94,24 @@ def _hours(
             peak_waiting=row.peak_waiting,
             preempted=pushed.get(row.hour, 0),
         )
+        if row.reserved_block_ms is not None:
+            one = replace(one, levels_ms={}, peak_blocks=None, peak_waiting=None, preempted=0)
+        pools.setdefault(row.hour, set()).add(one.pool)
         if row.hour not in best or best[row.hour].seen_ms < one.seen_ms:
             best[row.hour] = one
-    return list(best.values())
+    return list(_of_one_pool(best, pools))
+
+
+def _of_one_pool(
+    best: Mapping[datetime, SeenHour], pools: Mapping[datetime, set[tuple[str, int]]]
+) -> Iterator[SeenHour]:
+    """The hours in order; where one pod came for another with another pool, nobody tells which of
+    them pushed requests out."""
+    before: SeenHour | None = None
+    for hour, one in sorted(best.items()):
+        is_change = before is not None and before.pool != one.pool and len(pools[hour]) > 1
+        yield replace(one, preempted=0) if is_change else one
+        before = one
 
 
 def _is_share(text: str | None) -> bool:
