@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .counter_values import DAY_MS, is_gap
 from .tokens import Dark
@@ -28,17 +29,12 @@ class Ups:
         does not tell when the process was gone. How far back it is looked at is bounded, so that the
         answer does not hang on how much of the past is at hand.
         """
-        together: dict[int, int] = {}
-        for readings in replicas.values():
-            before_ms, before = 0, 1
-            for time_ms, value in sorted(readings):
-                repeats = value == before == 0 and time_ms - before_ms < DAY_MS
-                told = SAID_BEFORE if repeats else value
-                both = {told, together.get(time_ms, told)}
-                together[time_ms] = 0 if 0 in both else max(both)
-                before_ms, before = time_ms, value
-        times = sorted(together)
-        return cls(times, [together[time_ms] for time_ms in times])
+        columns = [sorted(readings) for readings in replicas.values()]
+        told: list[tuple[int, int]] = []
+        for column in columns:
+            told += column if all(map(itemgetter(1), column)) else _first_zeros(column)
+        told.sort()
+        return cls([time_ms for time_ms, _ in told], [value for _, value in told])
 
     def first_down(self, after_ms: int, until_ms: int | None = None) -> int | None:
         """The first `up` = 0 after an instant (and not after another) of a replica that had not said so
@@ -58,6 +54,15 @@ class Ups:
             return False
         following = self.times_ms[index] if index < len(self.times_ms) else until_ms
         return is_gap(min(following, until_ms) - after_ms, usual_ms)
+
+
+def _first_zeros(readings: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """One replica's readings, with each 0 marked that only says again what the reading before said."""
+    before_ms, before = 0, 1
+    for time_ms, value in readings:
+        repeats = value == before == 0 and time_ms - before_ms < DAY_MS
+        yield time_ms, SAID_BEFORE if repeats else value
+        before_ms, before = time_ms, value
 
 
 def dark_of(
