@@ -19,12 +19,21 @@ MOST_LOG_BYTES = 8 * 2**20
 MOST_ATTACHED_BYTES = 20 * 2**20
 
 
+class PastedLog(forms.CharField):
+    """Lines of a log without NUL characters, as a terminal shows them."""
+
+    def to_python(self, value: Any) -> Any:
+        """The text."""
+        text = super().to_python(value)
+        return text.replace("\0", "") if isinstance(text, str) else text
+
+
 class LogForm(PlainForm):
     """A start-up log, as a file or as pasted lines."""
 
     foreign = ("text",)
     file = forms.FileField(label="Log file", required=False, max_length=300)
-    text = forms.CharField(
+    text = PastedLog(
         label="Or paste its lines",
         required=False,
         max_length=MOST_PASTED,

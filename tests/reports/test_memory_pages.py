@@ -40,3 +40,9 @@ def test_what_is_not_enough_alone_has_no_tick(admin: Client) -> None:
     page = html_of(admin.post(reverse("memory-log"), {"text": text}))
     assert "Not enough alone:</span> <strong>Keep the cache in fewer bits: fp8." in page
     assert "✓</span> <strong>Spread the model over more GPUs: 2." in page
+
+
+def test_a_pasted_log_may_hold_what_a_terminal_does_not_show(admin: Client) -> None:
+    text = "\0\0INFO 10-01 10:00:00 [gpu_worker.py:1] Available KV cache mem\0ory: 11.72 GiB\n"
+    page = html_of(admin.post(reverse("memory-log"), {"text": text}))
+    assert "11.7" in page and "Null characters" not in page
