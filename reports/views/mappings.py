@@ -158,12 +158,13 @@ def _chosen(request: HttpRequest, head: draft.Head) -> dict[str, Any]:
 
 
 def _proposed(head: draft.Head, name: str) -> dict[str, Any]:
-    """A saved mapping's choices, where the file has its columns; else guesses."""
-    row = mappings.newest(name) if name else None
+    """The choices of the named mapping, else of a saved one whose columns the file has; else guesses."""
+    row = mappings.newest(name) if name else mappings.fitting(head.columns)
     if row is not None:
         saved = {c: draft.choice_of(targets) for c, targets in row.content["columns"].items()}
         return {
             "name": row.name,
+            "proposed": not name,
             "columns": {c: saved.get(c, "") for c in head.columns if c},
             "constants": row.content.get("constants") or {},
             "dates": row.content.get("dates") or "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Count
@@ -36,3 +37,10 @@ def newest(name: str) -> CsvMapping | None:
     """The newest version of a mapping."""
     rows = CsvMapping.objects.using("default").filter(name=name)
     return rows.order_by("-version").first()
+
+
+def fitting(columns: Collection[str]) -> CsvMapping | None:
+    """The mapping whose every column a file has: the one that reads most of them, then the latest kept."""
+    rows = CsvMapping.objects.using("default").order_by("name", "-version").distinct("name")
+    fit = [row for row in rows if set(row.content["columns"]) <= set(columns)]
+    return max(fit, key=lambda row: (len(row.content["columns"]), row.pk), default=None)
