@@ -1387,17 +1387,10 @@ def at_once(engines):
     return most
 
 
-def one_at_a_time(values):
-    """§8.5: engines of an hour together, each for its share of the time any of them was there."""
-    if not values:
-        return None
-    whole = sum(end - start for start, end in united(span for _, span in values))
-    return sum(Fraction(value) * (Fraction(span[1] - span[0], whole) if whole else 1)
-               for value, span in values)
-
-
 def same_hour(row):
-    return row["hour"], row["blocks"], row["setting"], tuple(sorted(row["levels_ms"].items()))
+    """An engine's hour as the ladder has it: what was seen in one of two pools is of neither (§9)."""
+    levels = {} if row.get("reserved_block_ms") is not None else row["levels_ms"]
+    return row["hour"], row["blocks"], row["setting"], tuple(sorted(levels.items()))
 
 
 def tokens_of(row, blocks):
@@ -1425,10 +1418,6 @@ def reserved_of(row):
 
 def highest(rows, name):
     return max((row[name] for row in rows if row[name] is not None), default=None)
-
-
-def has_use(row):
-    return row["active_block_ms"] is not None and row["block_size"]
 
 
 @section
@@ -1654,14 +1643,14 @@ def only(values):
     known = set(values)
     return known.pop() if len(known) == 1 else None
 
-# ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
 
-PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
-MEMORY = ("total", *PARTS, "used", "kv_reserved", "activation_peak")
-OWN_NAMES = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)  # any machine's
-ENGINE_NAMES = ("vllm", "sglang", "text-generation", "trtllm", "tensorrt", "tritonserver",
-                "lmdeploy", "llama-")
-MAYBE_NAMES = ("python", "ray::", "ray ")
+def one_at_a_time(values):
+    """§8.5: engines of an hour together, each for its share of the time any of them was there."""
+    if not values:
+        return None
+    whole = sum(end - start for start, end in united(span for _, span in values))
+    return sum(Fraction(value) * (Fraction(span[1] - span[0], whole) if whole else 1)
+               for value, span in values)
 
 
 def is_like(name, starts):
@@ -1672,6 +1661,19 @@ def is_like(name, starts):
 def host_of(address):
     name, _, port = address.rpartition(":")
     return name if port.isdigit() else address
+
+
+def has_use(row):
+    return row["active_block_ms"] is not None and row["block_size"]
+
+# ==== part 10: memory tables, hours of memory (§8.1, §8.5, §8.8) ==================================
+
+PARTS = ("driver", "free", "other", "weights", "kv_active", "kv_unreferenced", "graphs", "non_torch")
+MEMORY = ("total", *PARTS, "used", "kv_reserved", "activation_peak")
+OWN_NAMES = re.compile(r"localhost|127\..*|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)  # any machine's
+ENGINE_NAMES = ("vllm", "sglang", "text-generation", "trtllm", "tensorrt", "tritonserver",
+                "lmdeploy", "llama-")
+MAYBE_NAMES = ("python", "ray::", "ray ")
 
 
 def lasted(spans):
@@ -2609,6 +2611,20 @@ def nodes(week):
         "currency": week.currency}
     return {"nodes": week.met}
 
+
+def of_amounts(week):
+    """Invoices of which a person's newest amount and the issuer's newest one differ."""
+    newest = defaultdict(dict)
+    for row in week.pack.table("invoice_amounts"):
+        key = row["issuer"], row["invoice"], row["billing_period"], row["currency"]
+        is_told = row["from_details"] == "1"
+        newest[key].pop(is_told, None)  # so that what came last stands last
+        newest[key][is_told] = row["amount"]
+    for key, one in newest.items():
+        if len(one) == 2 and one[False] != one[True]:
+            last = [*one.values()][-1]
+            yield "issued-amounts-differ", " ".join(key), None, None, one[False], one[True], last
+
 # ==== part 16: the exceptions (§11) ===============================================================
 
 COUNTED = {"gaps": "gaps", "restarts": "restarts", "hidden-resets": "hidden_resets",
@@ -2802,20 +2818,6 @@ def of_invoices(week):
         if row["within"] is False:
             yield ("invoice-differs", f"{issuer} {row['invoice']}", row["difference"], of,
                    row["issued"], row["lines"], row["billed"])
-
-
-def of_amounts(week):
-    """Invoices of which a person's newest amount and the issuer's newest one differ."""
-    newest = defaultdict(dict)
-    for row in week.pack.table("invoice_amounts"):
-        key = row["issuer"], row["invoice"], row["billing_period"], row["currency"]
-        is_told = row["from_details"] == "1"
-        newest[key].pop(is_told, None)  # so that what came last stands last
-        newest[key][is_told] = row["amount"]
-    for key, one in newest.items():
-        if len(one) == 2 and one[False] != one[True]:
-            last = [*one.values()][-1]
-            yield "issued-amounts-differ", " ".join(key), None, None, one[False], one[True], last
 
 # ==== part 17: odd hours booked anew (§2.1, §2.2, §2.4) ===========================================
 
