@@ -102,11 +102,13 @@ class Chunks:
     """The chunks of a document after its header line, the next one being unpacked meanwhile.
 
     What is unpacked goes to where chunks stood that were given back: memory that is new each time
-    costs as much as a quarter of the unpacking.
+    costs as much as a quarter of the unpacking. A reader that is `alone` has room for larger chunks,
+    of which there are fewer to be asked for.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, *, alone: bool = False) -> None:
         self._name = name
+        self._chunk_bytes = CHUNK_BYTES + CHUNK_BYTES // 2 if alone else CHUNK_BYTES
         self._stream: BufferedReader = open_plain(path, name)
         self._ahead = ThreadPoolExecutor(1)
         self._spare: list[bytearray] = []
@@ -154,7 +156,7 @@ class Chunks:
         """The next whole lines; a line longer than a chunk comes as it is, to be refused."""
         while True:
             kept = len(self._rest)
-            content = self._room(max(CHUNK_BYTES, kept + CHUNK_BYTES // 2))
+            content = self._room(max(self._chunk_bytes, kept + self._chunk_bytes // 2))
             content[:kept] = self._rest
             with memoryview(content) as room, room[kept:] as free:
                 end = kept + self._stream.readinto(free)

@@ -93,7 +93,7 @@ def _of_csv(
 ) -> Records:
     with engine(name) as one:
         one.only_in_folder()
-        chunks = Chunks(path, name)
+        chunks = Chunks(path, name, alone=threads == 1)
         try:
             lines = CsvLines(chunks, name, header, places, rules, one)
             yield from lines.records(account, focus.charge_of, threads)
