@@ -81,3 +81,14 @@ def test_a_file_that_was_not_taken_does_not_read_as_read(admin: Client) -> None:
     page = admin.get("/imports/").content.decode()
     assert "1 not taken" in page
     assert ">read</span>" not in page
+
+
+def test_a_file_whose_rows_were_all_rejected_says_so_beside_its_state(admin: Client) -> None:
+    sums: list[str] = []
+    for costs in (("1e400", "NaN"), ("1.5", "NaN")):
+        rows = [{"BilledCost": cost, "EffectiveCost": "1", "SkuId": cost} for cost in costs]
+        chosen = SimpleUploadedFile(f"{costs[0]}.csv", focus_text(rows).encode())
+        page = admin.post("/imports/", {"chosen": [chosen], "format": ""}, follow=True)
+        sums.append(page.content.decode())
+    assert "no row taken</span>" in sums[0]
+    assert "1 row not taken</span>" in sums[1]
